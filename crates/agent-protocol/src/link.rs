@@ -1,0 +1,1 @@
+//! How one connection after another is carried over a pair of pipes.

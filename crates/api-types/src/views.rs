@@ -1,0 +1,246 @@
+//! Answers.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// One object in all its forms: MIME type to text (binary as base64, JSON as JSON text).
+pub type Bundle = BTreeMap<String, String>;
+
+/// What a sandbox is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SandboxStatus {
+    Creating,
+    Running,
+    Paused,
+    Stopping,
+    Failed,
+    Deleted,
+}
+
+impl SandboxStatus {
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Creating => "creating",
+            Self::Running => "running",
+            Self::Paused => "paused",
+            Self::Stopping => "stopping",
+            Self::Failed => "failed",
+            Self::Deleted => "deleted",
+        }
+    }
+}
+
+/// A sandbox.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sandbox {
+    pub id: String,
+    pub template: String,
+    pub status: SandboxStatus,
+    pub cpu: u32,
+    pub memory_mb: u64,
+    pub metadata: BTreeMap<String, String>,
+    /// `microvm`, `gvisor` or `none`.
+    pub isolation: String,
+    /// `warm` (claimed from the pool), `snapshot` (restored on demand) or `cold`.
+    pub boot_mode: String,
+    /// Milliseconds the create took on the server, at least 1.
+    pub boot_ms: u64,
+    /// RFC 3339.
+    pub created_at: String,
+    pub persistent: bool,
+    /// Seconds without a request after which it ends; 0 means never.
+    pub ttl_seconds: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_snapshot: Option<String>,
+    /// Why it ended or failed: `ttl`, `killed`, `oom`, `engine_failed`, `host_restart`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<String>,
+    /// There is no network device; the field is for clients that print it.
+    pub guest_ip: String,
+}
+
+/// `GET /v1/sandboxes/{id}/lifecycle`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lifecycle {
+    pub ttl_seconds: u64,
+    pub persistent: bool,
+    pub idle_seconds: u64,
+    /// Requests under way; while there are any, the sandbox is not idle.
+    pub active_requests: u64,
+    /// When it will end if nothing happens, RFC 3339; absent if never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<String>,
+}
+
+/// `POST /v1/sandboxes/{id}/exec`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExecResult {
+    pub stdout: String,
+    pub stderr: String,
+    pub exit_code: i32,
+    pub duration_ms: u64,
+    /// The signal that ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// stdout or stderr exceeded the cap and was cut.
+    pub truncated: bool,
+}
+
+/// A code context.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Context {
+    pub id: String,
+    /// The same as `id`; some documents of the API use this name.
+    pub session_id: String,
+    pub sandbox_id: String,
+    pub language: String,
+    pub created_at: String,
+    pub cells: u64,
+    pub cwd: String,
+}
+
+/// The answer to a cell: the fold of its events.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CellResult {
+    pub stdout: String,
+    pub stderr: String,
+    /// The same as `exit_code`; the published Python client prefers this name.
+    pub exit: i32,
+    pub exit_code: i32,
+    /// The value of the last expression first, then figures and displays in their order.
+    pub results: Vec<Bundle>,
+    pub duration_ms: u64,
+    /// The traceback, absent if the cell did not fail.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_value: Option<String>,
+    pub truncated: bool,
+    pub stdout_bytes: u64,
+    pub stderr_bytes: u64,
+    /// Whether variables of earlier cells still exist.
+    pub state_kept: bool,
+    pub execution_count: u64,
+}
+
+/// `POST /v1/sandboxes/{id}/repl`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OnceResult {
+    pub language: String,
+    pub stdout: String,
+    pub stderr: String,
+    pub exit_code: i32,
+    pub duration_ms: u64,
+    pub truncated: bool,
+}
+
+/// An entry of a directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileEntry {
+    pub name: String,
+    /// Absolute.
+    pub path: String,
+    /// False for a symbolic link to a directory, so that a walk does not follow it.
+    pub is_dir: bool,
+    pub size: u64,
+    /// `f`, `d`, `l`, or `o` for anything else.
+    pub mode: String,
+    /// Permission bits in octal, e.g. `0644`.
+    pub permissions: String,
+    /// Seconds since 1970.
+    pub mtime: i64,
+}
+
+/// `GET /v1/sandboxes/{id}/fs/dir`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DirListing {
+    pub path: String,
+    pub entries: Vec<FileEntry>,
+}
+
+/// `PUT /v1/sandboxes/{id}/fs`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileWritten {
+    pub path: String,
+    pub bytes: u64,
+}
+
+/// A template.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Template {
+    pub name: String,
+    pub label: String,
+    pub description: String,
+    pub category: String,
+    pub base: String,
+    pub tools: Vec<String>,
+    pub cpu: u32,
+    pub memory_mb: u64,
+    pub disk_mb: u64,
+    pub size_bytes: u64,
+    pub is_global: bool,
+    pub rootfs_path: String,
+    /// Whether sandboxes can be made of it on this machine now.
+    pub ready: bool,
+    /// The template this name stands for, if it is an alias.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alias_of: Option<String>,
+}
+
+/// A token without its secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Token {
+    pub prefix: String,
+    pub label: String,
+    /// The same as `label`.
+    pub name: String,
+    pub created_at: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<String>,
+    /// The secret; only in the answer to its creation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+}
+
+/// `GET /v1/me/tokens`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenList {
+    pub items: Vec<Token>,
+}
+
+/// `GET /v1/me`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Me {
+    pub user_id: String,
+    pub email: String,
+    pub workspace: String,
+    pub current_org: String,
+    pub orgs: Vec<Org>,
+    pub auth_method: String,
+}
+
+/// An organisation; here one for each workspace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Org {
+    pub id: String,
+    pub name: String,
+    pub role: String,
+}
+
+/// `GET /version`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Version {
+    pub service: String,
+    pub semver: String,
+    pub commit: String,
+    pub build_time: String,
+    pub os: String,
+    pub arch: String,
+    pub engine: String,
+    pub isolation: String,
+}

@@ -1,0 +1,31 @@
+use std::path::PathBuf;
+
+/// Why the store could not answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    #[error("could not create the database file {path}")]
+    CreateFile { path: PathBuf, source: std::io::Error },
+    #[error("could not open the database")]
+    Open(#[source] sqlx::Error),
+    #[error("could not bring the database to this version's schema")]
+    Migrate(#[source] sqlx::migrate::MigrateError),
+    #[error("could not {operation}")]
+    Query { operation: &'static str, source: sqlx::Error },
+    /// A row that this version did not write, or a damaged file.
+    #[error("column {column} of a {table} row holds {value:?}")]
+    CorruptRow { table: &'static str, column: &'static str, value: String },
+    #[error("{field} {value} does not fit the database")]
+    OutOfRange { field: &'static str, value: u64 },
+    #[error("the operating system gave no random bytes")]
+    Random(#[source] getrandom::Error),
+    /// Cannot happen unless the random source is broken.
+    #[error("every new token collided with an existing one")]
+    TokenCollision,
+}
+
+impl StoreError {
+    pub(crate) fn query(operation: &'static str) -> impl FnOnce(sqlx::Error) -> Self {
+        move |source| Self::Query { operation, source }
+    }
+}

@@ -1,0 +1,71 @@
+use std::{os::unix::fs::OpenOptionsExt, path::Path, time::Duration};
+
+use sqlx::{
+    SqlitePool,
+    migrate::Migrator,
+    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
+};
+
+use crate::StoreError;
+
+static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
+
+/// SQLite has one writer at a time; a few more connections let reads go beside it.
+const CONNECTIONS: u32 = 4;
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The database. A clone is another handle to the same one.
+#[derive(Clone, Debug)]
+pub struct Store {
+    pub(crate) pool: SqlitePool,
+}
+
+impl Store {
+    /// Opens the database file, creating it (mode 0600) and bringing its schema up to date.
+    ///
+    /// # Errors
+    /// If the file cannot be created, is no database, or was written by a newer version.
+    pub async fn open(path: &Path) -> Result<Self, StoreError> {
+        create_private_file(path).map_err(|source| StoreError::CreateFile { path: path.to_owned(), source })?;
+        let options = SqliteConnectOptions::new()
+            .filename(path)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Normal)
+            .foreign_keys(true)
+            .busy_timeout(BUSY_TIMEOUT);
+        let pool = SqlitePoolOptions::new().max_connections(CONNECTIONS).connect_with(options).await;
+        Self::migrated(pool.map_err(StoreError::Open)?).await
+    }
+
+    /// Opens a database that lives as long as the returned handle, for tests.
+    ///
+    /// # Errors
+    /// If SQLite refuses.
+    pub async fn open_in_memory() -> Result<Self, StoreError> {
+        let options = SqliteConnectOptions::new().in_memory(true).foreign_keys(true);
+        // Each connection to `:memory:` is its own database, so there must be exactly one that never closes.
+        let pool =
+            SqlitePoolOptions::new().max_connections(1).idle_timeout(None).max_lifetime(None).connect_with(options);
+        Self::migrated(pool.await.map_err(StoreError::Open)?).await
+    }
+
+    /// Writes everything back into the main file and closes it.
+    pub async fn close(&self) {
+        self.pool.close().await;
+    }
+
+    async fn migrated(pool: SqlitePool) -> Result<Self, StoreError> {
+        MIGRATIONS.run(&pool).await.map_err(StoreError::Migrate)?;
+        Ok(Self { pool })
+    }
+}
+
+/// SQLite gives its `-wal` and `-shm` files the mode of the main one.
+fn create_private_file(path: &Path) -> std::io::Result<()> {
+    std::fs::OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path).map(drop)
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn now_ms() -> i64 {
+    jiff::Timestamp::now().as_millisecond()
+}

@@ -11,6 +11,9 @@ mod secret;
 mod store;
 mod tokens;
 
+#[cfg(test)]
+mod tests;
+
 pub use error::StoreError;
 pub use records::{NewToken, SandboxRecord, TokenRecord};
 pub use secret::{InvalidTokenSecret, TokenSecret};

@@ -1,1 +1,24 @@
-//! placeholder
+//! The manifest of a snapshot: what it is of, what can restore it, and whether its files are whole.
+//!
+//! A snapshot is a directory that an engine filled ([`pandastack_engine::Vm::snapshot`]) plus a `manifest.json` that is written last.
+//! A directory without one is a torso. The manifest is enough to say, before a restore is tried, whether this machine can do it.
+//!
+//! ```text
+//!   engine writes files -> write(): sync files, sizes, digests -> manifest.json.tmp -> sync -> rename -> sync directory
+//!   read(): format number alone -> manifest -> names and limits     verdict(): engine, version, CPU, agent generation
+//!   check_sizes(): on each restore, cheap                           check_digests(): on demand, reads everything
+//! ```
+//!
+//! This crate does not restore, place or delete snapshots.
+
+mod cpu;
+mod durable;
+mod files;
+mod manifest;
+mod verdict;
+
+pub use cpu::{Cpu, CpuError};
+pub use durable::{sync_directory, write_durably};
+pub use files::{DamagedError, SnapshotFile, check_digests, check_sizes};
+pub use manifest::{FORMAT, MANIFEST_NAME, Manifest, Meta, ReadError, TemplateRef, WriteError, read, write};
+pub use verdict::{HostFacts, Incompatible, verdict};

@@ -63,6 +63,8 @@ error_codes! {
     /// Known, but not built on this machine.
     TemplateNotBuilt = "template.not_built", 503, false;
     TemplateNotFoundByName = "template.unknown", 404, false;
+    TemplateBuildNotFound = "template.build_not_found", 404, false;
+    SnapshotNotFound = "snapshot.not_found", 404, false;
     QuotaSandboxes = "quota.sandboxes_exceeded", 429, false;
     CapacityUnavailable = "capacity.unavailable", 503, true;
     RateLimit = "rate_limit.api", 429, true;

@@ -1,99 +1,129 @@
-//! Request bodies. Unknown fields are refused only where the published clients send none.
+//! Request bodies. A field that is not listed is refused: a misspelt `ttl` must not become the default silently.
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// `POST /v1/sandboxes`.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct CreateSandbox {
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl_seconds: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<BTreeMap<String, String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub persistent: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub from_snapshot: Option<String>,
     /// `none`, `gvisor` or `microvm`: refused, never downgraded, where the server has less.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub min_isolation: Option<String>,
     /// Accepted and ignored: the template decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu: Option<u32>,
     /// Accepted and ignored: the template decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_mb: Option<u64>,
     /// Accepted and ignored: the template decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_gb: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub volumes: Option<Vec<serde_json::Value>>,
+    /// Accepted and ignored: the template decides.
+    #[serde(skip_serializing)]
+    pub kernel: Option<String>,
+    /// Accepted and ignored: the template decides.
+    #[serde(skip_serializing)]
+    pub rootfs_path: Option<String>,
 }
 
 /// `PATCH /v1/sandboxes/{id}/lifecycle`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PatchLifecycle {
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl_seconds: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub persistent: Option<bool>,
 }
 
 /// A command as one shell line, or as a list of words.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(untagged, expecting = "expected a string or a list of strings")]
 pub enum Command {
     Line(String),
     Words(Vec<String>),
 }
 
 /// `POST /v1/sandboxes/{id}/exec` and `/exec/stream`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Exec {
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cmd: Option<Command>,
     /// Appended to `cmd`, each quoted for the shell.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args: Option<Vec<String>>,
     /// Seconds; fractions allowed.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<f64>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env: Option<BTreeMap<String, String>>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdin: Option<String>,
 }
 
 /// `POST /v1/sandboxes/{id}/repl/sessions`.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct CreateContext {
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub language: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub env: Option<BTreeMap<String, String>>,
 }
 
 /// `POST /v1/sandboxes/{id}/repl/sessions/{sid}/run`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RunCell {
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<i64>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env: Option<BTreeMap<String, String>>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
 }
 
 /// `POST /v1/sandboxes/{id}/repl`: one program in a fresh interpreter.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RunOnce {
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub language: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<i64>,
 }
 
 /// `POST /v1/me/tokens`.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct CreateToken {
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_in_days: Option<i64>,
 }

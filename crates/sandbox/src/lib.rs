@@ -1,1 +1,32 @@
-//! The life of sandboxes.
+//! The life of sandboxes: creating them from templates, keeping one driver task for each, running what callers ask for in them,
+//! ending them when their time is up, and finding them again after a restart.
+//!
+//! - [`manager`]: [`SandboxManager`], what the API calls.
+//! - [`lifecycle`]: which event leads to which state, pure.
+//! - [`driver`]: the one task that owns a sandbox's machine.
+//! - [`launch`]: the steps from a template to a running machine, each undone if a later one fails.
+//! - [`pool`]: machines restored ahead of time.
+//! - [`reconcile`]: what a start finds of the life before.
+//! - [`exec`], [`files`], [`contexts`]: what callers do in a sandbox.
+
+pub mod config;
+pub mod contexts;
+pub mod driver;
+pub mod error;
+pub mod exec;
+pub mod files;
+pub mod launch;
+pub mod lifecycle;
+pub mod manager;
+pub mod pool;
+pub mod reconcile;
+pub mod templates;
+pub mod validate;
+
+pub use config::ManagerConfig;
+pub use error::{
+    AccessError, ContextError, CreateError, ExecError, FileError, LifecycleError, LookupError, RunError, StartError,
+};
+pub use exec::ExecStreamEvent;
+pub use files::FileContent;
+pub use manager::SandboxManager;

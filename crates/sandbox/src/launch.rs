@@ -1,0 +1,125 @@
+//! From a template to a running machine with its own identity. Each step returns a guard that undoes it.
+
+use std::{sync::Arc, time::Duration};
+
+use pandastack_agent_client::AgentClient;
+use pandastack_api_types::SandboxId;
+use pandastack_engine::{Engine, Vm, VmId};
+use pandastack_template::BuiltTemplate;
+
+use crate::error::LaunchError;
+
+/// A sandbox's clock may differ from the host's by this much before it is worth a warning.
+const SKEW_WARNING: Duration = Duration::from_secs(1);
+
+/// How a machine came to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BootMode {
+    /// Claimed from the pool.
+    Warm,
+    /// Restored from the template's snapshot on demand.
+    Snapshot,
+    Cold,
+}
+
+impl BootMode {
+    /// The text in `boot_mode`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Warm => "warm",
+            Self::Snapshot => "snapshot",
+            Self::Cold => "cold",
+        }
+    }
+}
+
+/// A machine that is ended when this is dropped, unless it is kept.
+#[derive(Debug)]
+pub(crate) struct VmGuard(Option<Arc<dyn Vm>>);
+
+impl VmGuard {
+    pub(crate) fn new(vm: Arc<dyn Vm>) -> Self {
+        Self(Some(vm))
+    }
+
+    pub(crate) fn vm(&self) -> &Arc<dyn Vm> {
+        self.0.as_ref().expect("a guard holds its machine until it is kept")
+    }
+
+    /// Leaves the machine running.
+    pub(crate) fn keep(mut self) -> Arc<dyn Vm> {
+        self.0.take().expect("a guard is kept once")
+    }
+
+    /// Ends the machine now and waits for it.
+    pub(crate) async fn end(mut self) {
+        if let Some(vm) = self.0.take() {
+            end(&vm).await;
+        }
+    }
+}
+
+impl Drop for VmGuard {
+    fn drop(&mut self) {
+        if let Some(vm) = self.0.take() {
+            tokio::spawn(async move { end(&vm).await });
+        }
+    }
+}
+
+async fn end(vm: &Arc<dyn Vm>) {
+    if let Err(error) = vm.kill().await {
+        tracing::error!(vm = %vm.id(), %error, "a machine could not be removed; the next start will");
+    }
+}
+
+/// Brings up a machine and connects to its agent. It has no identity yet.
+pub(crate) async fn start(
+    engine: &dyn Engine,
+    template: &BuiltTemplate,
+    id: VmId,
+    limit: Duration,
+) -> Result<(VmGuard, AgentClient, BootMode), LaunchError> {
+    let spec = template.vm_spec(id, "sandbox");
+    let work = async {
+        let (vm, mode) = match &template.snapshot {
+            Some(dir) => (engine.restore(&spec, dir).await?, BootMode::Snapshot),
+            None => (engine.boot(&spec).await?, BootMode::Cold),
+        };
+        let guard = VmGuard::new(vm);
+        let client = connect(guard.vm().as_ref()).await?;
+        Ok((guard, client, mode))
+    };
+    tokio::time::timeout(limit, work).await.unwrap_or(Err(LaunchError::Timeout { seconds: limit.as_secs() }))
+}
+
+/// A fresh connection to the agent of a running machine.
+pub(crate) async fn connect(vm: &dyn Vm) -> Result<AgentClient, LaunchError> {
+    let link = vm.connect().await?;
+    let (client, _hello) =
+        AgentClient::connect(link).await.map_err(|error| LaunchError::Hello { detail: error.to_string() })?;
+    Ok(client)
+}
+
+/// Gives a machine the identity of a sandbox, before anything of the caller runs in it.
+pub(crate) async fn personalize(client: &AgentClient, id: &SandboxId, limit: Duration) -> Result<(), LaunchError> {
+    let failed = |detail: String| LaunchError::Personalize { detail };
+    let mut entropy = [0_u8; 32];
+    getrandom::fill(&mut entropy).map_err(|error| failed(error.to_string()))?;
+    let reply = tokio::time::timeout(limit, client.personalize(id.as_str(), &hostname(id), entropy))
+        .await
+        .map_err(|_| LaunchError::Timeout { seconds: limit.as_secs() })?
+        .map_err(|error| failed(error.to_string()))?;
+    let skew = Duration::from_nanos(reply.clock_skew_nanos.unsigned_abs());
+    if skew > SKEW_WARNING {
+        tracing::warn!(sandbox = %id, ?skew, "the sandbox's clock differs from the host's");
+    }
+    Ok(())
+}
+
+/// The last 12 digits: the first ones of a time-ordered id are alike for sandboxes made together.
+fn hostname(id: &SandboxId) -> String {
+    let digits = id.as_str();
+    format!("sandbox-{}", &digits[digits.len() - 12..])
+}

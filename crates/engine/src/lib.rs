@@ -6,15 +6,21 @@
 //! - [`vm`]: the traits and their values.
 //! - [`error`]: one error per operation.
 //! - [`kvm_probe`]: whether `/dev/kvm` really runs guests.
-//! - [`conformance`]: the suite that every engine must pass.
+//! - [`conformance`]: the suite that every engine must pass (feature `conformance`).
+//! - [`fifo`], [`process`], [`tool`], [`vm_dir`]: what engines have in common.
 
+#[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod error;
+pub mod fifo;
 pub mod kvm_probe;
+pub mod process;
+pub mod tool;
 pub mod vm;
+pub mod vm_dir;
 
 pub use error::{AdoptError, BootError, KillError, LinkError, PauseError, ReapError, SnapshotError, UsageError};
 pub use vm::{
-    BoxLink, Capabilities, Engine, EngineKind, ExitReason, Isolation, LinkStream, ReapReport, Resources, SnapshotReport,
-    SnapshotSupport, Usage, Vm, VmId, VmSpec,
+    BoxLink, Capabilities, Engine, EngineKind, ExitReason, Isolation, LinkStream, ReapReport, Resources,
+    SnapshotReport, SnapshotSupport, Usage, Vm, VmId, VmSpec,
 };

@@ -1,0 +1,119 @@
+//! Event streams that the published clients can read: LF only, one `data:` line for each event, everything that is not
+//! ASCII escaped (the Python client decodes the stream as Latin-1 and splits lines at U+2028), and a comment whenever
+//! there is nothing to say, because the clients give up on a silent connection.
+
+use std::{convert::Infallible, fmt::Write as _, time::Duration};
+
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use futures::{Stream, StreamExt, stream};
+use http::header;
+use serde::Serialize;
+use tokio::time::{Instant, MissedTickBehavior};
+
+/// How often a silent stream says that it lives.
+pub const KEEP_ALIVE: Duration = Duration::from_secs(10);
+const COMMENT: &[u8] = b": keepalive\n\n";
+
+/// One event as it goes over the wire.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame(Bytes);
+
+impl Frame {
+    /// An event with a name and a JSON payload.
+    ///
+    /// # Panics
+    /// If the payload is no JSON, as a map with keys that are no strings; none of ours is.
+    #[must_use]
+    pub fn event<T: Serialize>(name: &str, payload: &T) -> Self {
+        Self(Bytes::from(format!("event: {name}\ndata: {}\n\n", ascii_json(payload))))
+    }
+}
+
+/// JSON text in ASCII.
+fn ascii_json<T: Serialize>(payload: &T) -> String {
+    let json = serde_json::to_string(payload).expect("payloads are plain structs");
+    if json.is_ascii() {
+        return json;
+    }
+    let mut ascii = String::with_capacity(json.len() * 2);
+    for character in json.chars() {
+        if character.is_ascii() {
+            ascii.push(character);
+        } else {
+            // Outside of strings JSON is ASCII, so an escape is right wherever this happens.
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                write!(ascii, "\\u{unit:04x}").expect("writing to a String does not fail");
+            }
+        }
+    }
+    ascii
+}
+
+/// The answer that sends events as they come.
+pub fn response(frames: impl Stream<Item = Frame> + Send + 'static) -> Response {
+    response_every(frames, KEEP_ALIVE)
+}
+
+pub(crate) fn response_every(frames: impl Stream<Item = Frame> + Send + 'static, silence: Duration) -> Response {
+    let mut ticks = tokio::time::interval_at(Instant::now() + silence, silence);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let body = stream::unfold((frames.boxed(), ticks), |(mut frames, mut ticks)| async move {
+        let bytes = tokio::select! {
+            biased;
+            frame = frames.next() => { ticks.reset(); frame?.0 }
+            _ = ticks.tick() => Bytes::from_static(COMMENT),
+        };
+        Some((Ok::<_, Infallible>(bytes), (frames, ticks)))
+    });
+    let headers = [
+        (header::CONTENT_TYPE, "text/event-stream; charset=utf-8"),
+        (header::CACHE_CONTROL, "no-cache"),
+        (header::HeaderName::from_static("x-accel-buffering"), "no"),
+    ];
+    (headers, Body::from_stream(body)).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn everything_is_ascii_and_reads_back() {
+        let text = "ä€\u{2028}\u{85}😀\r\n\0\"";
+        let frame = Frame::event("stdout", &json!({ "chunk": text }));
+        assert!(frame.0.is_ascii());
+        let wire = String::from_utf8(frame.0.to_vec()).unwrap();
+        let data = wire.strip_prefix("event: stdout\ndata: ").unwrap().strip_suffix("\n\n").unwrap();
+        assert!(!data.contains(['\n', '\r']));
+        assert_eq!(serde_json::from_str::<serde_json::Value>(data).unwrap(), json!({ "chunk": text }));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_reads_back(text in proptest::prelude::any::<String>()) {
+            let ascii = ascii_json(&text);
+            proptest::prop_assert!(ascii.is_ascii());
+            proptest::prop_assert_eq!(serde_json::from_str::<String>(&ascii).unwrap(), text);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_stream_sends_comments_and_the_last_event_ends_it() {
+        let frames = stream::once(async {
+            tokio::time::sleep(Duration::from_secs(25)).await;
+            Frame::event("exit", &json!({ "exit_code": 0 }))
+        });
+        let response = response_every(frames, Duration::from_secs(10));
+        assert_eq!(response.headers()[header::CACHE_CONTROL], "no-cache");
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let expected = ": keepalive\n\n: keepalive\n\nevent: exit\ndata: {\"exit_code\":0}\n\n";
+        assert_eq!(String::from_utf8(body.to_vec()).unwrap(), expected);
+    }
+}

@@ -1,0 +1,77 @@
+"""Fixtures: one server for the session, one sandbox a module, one code context a test."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from cells import Context
+from pandastack import Sandbox
+from server import BAKED, BINARY, TEMPLATE, Api, Server, clean_environment
+
+
+@pytest.fixture(scope="session")
+def baked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data directory with the baked template; baking it first if need be."""
+    if os.geteuid() != 0:
+        pytest.skip("gVisor sandboxes need root")
+    if not BINARY.is_file():
+        pytest.skip(f"{BINARY} is not built: run `make build`")
+    environment = clean_environment(tmp_path_factory.mktemp("bake"))
+    build = [BINARY, "template", "build", TEMPLATE, "--data-dir", BAKED, "--json"]
+    done = subprocess.run(build, env=environment, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+    assert done.returncode == 0, "the template could not be built"
+    assert json.loads(done.stdout)["ready"]
+    return BAKED
+
+
+@pytest.fixture(scope="session")
+def make_server(baked: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Server]]:
+    """Starts servers, each over its own data directory; ends them all, with their sandboxes."""
+    servers = []
+
+    def make(*arguments: str, **options) -> Server:
+        server = Server(tmp_path_factory.mktemp("server"), *arguments, **options)
+        servers.append(server)
+        return server.start()
+
+    yield make
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def server(make_server: Callable[..., Server]) -> Server:
+    return make_server(pool_size=2)
+
+
+@pytest.fixture(scope="session")
+def api(server: Server) -> Api:
+    return server.api()
+
+
+@pytest.fixture(scope="module")
+def sandbox(server: Server) -> Iterator[Sandbox]:
+    sandbox = server.client().sandboxes.create(ttl_seconds=900)
+    yield sandbox
+    sandbox.kill()
+
+
+@pytest.fixture
+def make_context(api: Api, sandbox: Sandbox) -> Iterator[Callable[..., Context]]:
+    contexts = []
+
+    def make(**fields) -> Context:
+        contexts.append(Context(api, sandbox.id, **fields))
+        return contexts[-1]
+
+    yield make
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture
+def ctx(make_context: Callable[..., Context]) -> Context:
+    return make_context()

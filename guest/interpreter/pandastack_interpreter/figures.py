@@ -1,0 +1,133 @@
+"""matplotlib: the backend whose ``show`` hands figures to the cell, each figure once a cell, closed after.
+
+Named as a backend through ``MPLBACKEND=module://pandastack_interpreter.figures``. Code that asks for Agg itself gets its figures at the
+end of the cell all the same.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+BACKEND = f"module://{__name__}"
+
+#: Shows one picture: a bundle. Set by the context.
+_emit: Callable[[dict[str, Any]], None] = lambda _bundle: None  # noqa: E731
+#: Figures that the running cell has shown. Kept alive, so that an id is not used again within the cell.
+_shown: dict[int, Any] = {}
+#: A figure as the last value of a cell that has shown it already is not shown again.
+_skip_shown = False
+
+
+def begin(emit: Callable[[dict[str, Any]], None]) -> None:
+    """A cell starts."""
+    global _emit
+    _emit = emit
+    _shown.clear()
+    _install_show()
+
+
+def set_skip_shown(skip: bool) -> None:
+    """Whether the PNG formatter passes over figures that the cell has shown."""
+    global _skip_shown
+    _skip_shown = skip
+
+
+def flush() -> None:
+    """Shows every open figure that the cell has not shown, and closes all."""
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is None:
+        return
+    try:
+        for number in pyplot.get_fignums():
+            _show_once(pyplot.figure(number))
+    finally:
+        pyplot.close("all")
+
+
+def format_png(figure: Any) -> bytes | None:
+    """The PNG formatter for figures that are displayed or are a cell's value."""
+    if _skip_shown and id(figure) in _shown:
+        return None
+    _shown[id(figure)] = figure
+    return _png(figure)
+
+
+def register(shell: Any) -> None:
+    """Teaches a shell to show figures, and ``%config InlineBackend`` to change how."""
+    shell.display_formatter.formatters["image/png"].for_type_by_name("matplotlib.figure", "Figure", format_png)
+    try:
+        from matplotlib_inline.config import InlineBackend
+    except ImportError:
+        return
+    shell.configurables.append(InlineBackend.instance(parent=shell))
+
+
+def _show_once(figure: Any) -> None:
+    if id(figure) in _shown:
+        return
+    _shown[id(figure)] = figure
+    png = _png(figure)
+    if png is not None:
+        _emit({"image/png": png})
+
+
+def _png(figure: Any) -> bytes | None:
+    from io import BytesIO
+
+    options: dict[str, Any] = {"bbox_inches": "tight"}
+    inline = sys.modules.get("matplotlib_inline.config")
+    if inline is not None and inline.InlineBackend.initialized():
+        options = dict(inline.InlineBackend.instance().print_figure_kwargs)
+    options = {"dpi": figure.dpi, "facecolor": figure.get_facecolor(), "edgecolor": figure.get_edgecolor(), **options}
+    buffer = BytesIO()
+    canvas = figure.canvas
+    if not hasattr(canvas, "print_png"):
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+        canvas = FigureCanvasAgg(figure)
+    canvas.print_figure(buffer, format="png", **options)
+    return buffer.getvalue()
+
+
+def _install_show() -> None:
+    """``plt.show`` under Agg would only warn."""
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is None or getattr(pyplot.show, "_pandastack", False):
+        return
+    pyplot.show = show
+    warnings.filterwarnings("ignore", message=".*is non-interactive, and thus cannot be shown")
+
+
+def show(*_args: object, **_options: object) -> None:
+    """Shows every open figure and closes it."""
+    flush()
+
+
+show._pandastack = True  # type: ignore[attr-defined]
+
+
+def __getattr__(name: str) -> Any:
+    # matplotlib looks these up when it loads the backend; importing it earlier would cost contexts that never draw.
+    if name not in ("FigureCanvas", "FigureManager"):
+        raise AttributeError(name)
+    from matplotlib.backend_bases import FigureManagerBase
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    class FigureManager(FigureManagerBase):
+        """Shows its figure in the cell."""
+
+        def show(self) -> None:
+            """``figure.show()``."""
+            _show_once(self.canvas.figure)
+
+    class FigureCanvas(FigureCanvasAgg):
+        """Agg, with the manager above."""
+
+        manager_class = FigureManager  # type: ignore[assignment]
+
+    globals().update(FigureCanvas=FigureCanvas, FigureManager=FigureManager)
+    _install_show()
+    return globals()[name]

@@ -1,0 +1,88 @@
+"""sys.stdout and sys.stderr of a context: text on the pipes of descriptors 1 and 2.
+
+What is written there by whomever (prints, C code, child processes) keeps its order, because it goes the same way. Only text of a
+thread that belongs to an earlier cell takes another way, with its cell's number.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import sys
+from collections.abc import Callable
+
+from . import ownership
+
+#: Sends late text: stream name, cell, text.
+SendLate = Callable[[str, int, str], None]
+
+#: Copies of the pipes are kept above the descriptors that user code deals with.
+_HIGH_FD = 700
+
+
+class OutputStream(io.TextIOWrapper):
+    """A text stream on a pipe that knows whose text it writes."""
+
+    def __init__(self, fd: int, name: str, send_late: SendLate) -> None:
+        # A lone surrogate must neither be lost nor raise where plain Python would lose the whole line.
+        super().__init__(
+            io.BufferedWriter(io.FileIO(fd, "wb", closefd=False)),
+            encoding="utf-8",
+            errors="backslashreplace",
+            line_buffering=True,
+        )
+        self._stream_name = name
+        self._send_late = send_late
+
+    def write(self, text: str, /) -> int:
+        """Writes text for the cell that the calling thread works for."""
+        if not isinstance(text, str):
+            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
+        cell = ownership.of_this_thread()
+        if cell != ownership.current():
+            self._send_late(self._stream_name, cell, text)
+            return len(text)
+        return super().write(text)
+
+
+class Output:
+    """Both streams and the copies of their pipes."""
+
+    def __init__(self, send_late: SendLate) -> None:
+        self._send_late = send_late
+        self._copies = {fd: fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _HIGH_FD) for fd in (1, 2)}
+        self.repair()
+
+    def repair(self) -> None:
+        """Puts right what an earlier cell closed or deleted; a replacement that works is left alone."""
+        for fd, name in ((1, "stdout"), (2, "stderr")):
+            if not _is_open(fd):
+                os.dup2(self._copies[fd], fd)
+            stream = getattr(sys, name, None)
+            if stream is None or getattr(stream, "closed", False):
+                stream = OutputStream(fd, name, self._send_late)
+                setattr(sys, name, stream)
+                setattr(sys, f"__{name}__", stream)
+
+    def replace(self) -> None:
+        """Makes fresh streams, whatever there is."""
+        for name in ("stdout", "stderr"):
+            setattr(sys, name, None)
+        self.repair()
+
+    def flush(self) -> None:
+        """Sees to it that everything written is in the pipes. A stream that user code broke is not our failure."""
+        for name in ("stdout", "stderr"):
+            try:
+                getattr(sys, name).flush()
+            except Exception:  # noqa: S110
+                pass
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True

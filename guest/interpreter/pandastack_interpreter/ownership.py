@@ -1,0 +1,96 @@
+"""Which cell a thread works for.
+
+A thread belongs to the cell that started it, so that what it prints during a later cell is not taken for that cell's output.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+_ATTRIBUTE = "_pandastack_cell"
+
+#: The cell that is running, or the last one that ran; 0 before the first.
+_current = 0
+
+
+def begin(cell: int) -> None:
+    """Makes a cell the current one."""
+    global _current
+    _current = cell
+
+
+def current() -> int:
+    """The cell that is running, or ran last."""
+    return _current
+
+
+def of_this_thread() -> int:
+    """The cell that the calling thread works for."""
+    owner = threading.current_thread().__dict__.get(_ATTRIBUTE)
+    return _current if owner is None else owner
+
+
+def install() -> None:
+    """Makes threads and pool work remember their cell."""
+    _patch_start()
+    _patch_submit()
+
+
+def _patch_start() -> None:
+    start = threading.Thread.start
+
+    def start_owned(self: threading.Thread) -> None:
+        # IPython runs shell magics of every cell in one thread of its own.
+        if not _serves_all_cells(self):
+            self.__dict__[_ATTRIBUTE] = of_this_thread()
+        start(self)
+
+    threading.Thread.start = start_owned  # type: ignore[method-assign]
+
+
+def _serves_all_cells(thread: threading.Thread) -> bool:
+    return is_script_magic_thread(thread)
+
+
+def is_script_magic_thread(thread: threading.Thread) -> bool:
+    """Whether it is the event loop thread of ``%%bash`` and its like."""
+    loop = getattr(getattr(thread, "_target", None), "__self__", None)
+    return loop is not None and loop is _script_magic_loop()
+
+
+def _script_magic_loop() -> object | None:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    if not InteractiveShell.initialized():
+        return None
+    magics = InteractiveShell.instance().magics_manager.registry.get("ScriptMagics")
+    return getattr(magics, "event_loop", None)
+
+
+def _patch_submit() -> None:
+    submit = ThreadPoolExecutor.submit
+
+    def submit_owned(self: ThreadPoolExecutor, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        return submit(self, _Owned(fn, of_this_thread()), *args, **kwargs)
+
+    ThreadPoolExecutor.submit = submit_owned  # type: ignore[method-assign,assignment]
+
+
+class _Owned:
+    """Work for a pool thread, which is its submitter's for as long as it does it."""
+
+    def __init__(self, work: Callable[..., Any], cell: int) -> None:
+        self._work = work
+        self._cell = cell
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        attributes = threading.current_thread().__dict__
+        before = attributes.get(_ATTRIBUTE)
+        attributes[_ATTRIBUTE] = self._cell
+        try:
+            return self._work(*args, **kwargs)
+        finally:
+            attributes[_ATTRIBUTE] = before

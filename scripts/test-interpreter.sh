@@ -5,15 +5,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 data_dir=${PANDASTACK_TEST_DATA:-.build/data}
-template=$(ls -td "$data_dir"/templates/code-interpreter/*/template.json 2>/dev/null | head -n 1)
-[ -n "$template" ] || { echo "build the template first: make template" >&2; exit 1; }
-rootfs=$(python3 - "$template" "$data_dir" <<'PY'
-import json, pathlib, sys
-text = pathlib.Path(sys.argv[1]).read_text()
-roots = [root for root in pathlib.Path(sys.argv[2], "rootfs").iterdir() if root.name in text]
-print((roots[0] / "root").resolve())
-PY
-)
+manifest=$(ls -td "$data_dir"/templates/code-interpreter/*/manifest.json 2>/dev/null | head -n 1)
+[ -n "$manifest" ] || { echo "build the template first: make template" >&2; exit 1; }
+hash=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["rootfs_hash"])' "$manifest")
+rootfs=$(realpath "$data_dir/rootfs/$hash/root")
 # Pure Python, so what the host's pip installs runs on the template's version too.
 pytest=.build/guest-pytest
 if [ ! -e "$pytest/.done" ]; then

@@ -16,18 +16,6 @@ use crate::{
     validate,
 };
 
-impl From<AgentError> for ContextError {
-    fn from(error: AgentError) -> Self {
-        Self::Agent(error)
-    }
-}
-
-impl From<AgentError> for RunError {
-    fn from(error: AgentError) -> Self {
-        Self::Agent(error)
-    }
-}
-
 /// Checks a request for a context before anything happens.
 pub(crate) fn check(params: params::CreateContext) -> Result<CreateContextRequest, ContextError> {
     let language = params.language.filter(|name| !name.is_empty()).unwrap_or_else(|| "python".to_owned());

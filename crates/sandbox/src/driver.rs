@@ -160,8 +160,16 @@ impl Driver {
         let usage = Arc::new(Use::default());
         let handle = Handle { commands, state, usage: Arc::clone(&usage) };
         let next_probe = Some(Instant::now() + self.config.freeze_after);
-        let task =
-            Running { driver: self, mailbox, publish, usage, next_probe, destroy_at: None, gone: false, killers: vec![] };
+        let task = Running {
+            driver: self,
+            mailbox,
+            publish,
+            usage,
+            next_probe,
+            destroy_at: None,
+            gone: false,
+            killers: vec![],
+        };
         tokio::spawn(async move {
             if task.run().await {
                 removed();

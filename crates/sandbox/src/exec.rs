@@ -120,12 +120,6 @@ pub(crate) fn broken(lease: &Lease, error: pandastack_agent_client::CallError) -
     AgentError::from(error)
 }
 
-impl From<AgentError> for ExecError {
-    fn from(error: AgentError) -> Self {
-        Self::Agent(error)
-    }
-}
-
 /// Runs a command, its output as it comes. Dropping the stream kills the command.
 pub(crate) async fn stream(
     lease: Lease,
@@ -165,10 +159,7 @@ pub(crate) async fn stream(
     Ok(tokio_stream::wrappers::ReceiverStream::new(receive))
 }
 
-fn end(
-    last: Result<pandastack_agent_protocol::messages::ExecExited, AgentError>,
-    seconds: f64,
-) -> ExecStreamEvent {
+fn end(last: Result<pandastack_agent_protocol::messages::ExecExited, AgentError>, seconds: f64) -> ExecStreamEvent {
     match last {
         Ok(exited) if exited.timed_out => {
             let error = ExecError::TimedOut { seconds, partial: PartialOutput::default() };

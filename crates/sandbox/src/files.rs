@@ -6,11 +6,7 @@ use pandastack_agent_client::WriteError;
 use pandastack_agent_protocol::messages::{self, FileKind};
 use pandastack_api_types::views;
 
-use crate::{
-    driver::Lease,
-    error::{AgentError, FileError},
-    exec::broken,
-};
+use crate::{driver::Lease, error::FileError, exec::broken};
 
 /// A file on its way out.
 pub struct FileContent {
@@ -22,12 +18,6 @@ pub struct FileContent {
 impl std::fmt::Debug for FileContent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("FileContent").field("size", &self.size).finish_non_exhaustive()
-    }
-}
-
-impl From<AgentError> for FileError {
-    fn from(error: AgentError) -> Self {
-        Self::Agent(error)
     }
 }
 

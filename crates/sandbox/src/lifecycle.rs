@@ -68,7 +68,9 @@ pub enum Event {
     Pause,
     Resume,
     /// Time has passed; `active` requests use it.
-    Tick { active: u64 },
+    Tick {
+        active: u64,
+    },
     /// Somebody wants it gone.
     Kill,
     /// The machine is gone.

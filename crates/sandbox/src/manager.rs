@@ -601,11 +601,7 @@ impl Inner {
     }
 
     /// A machine from the pool, or a fresh one. It is recorded before it is used, so that a crash leaves no unknown one.
-    async fn machine(
-        &self,
-        template: &Arc<BuiltTemplate>,
-        record: &mut SandboxRecord,
-    ) -> Result<Machine, CreateError> {
+    async fn machine(&self, template: &Arc<BuiltTemplate>, record: &mut SandboxRecord) -> Result<Machine, CreateError> {
         while let Some(ready) = self.pool.claim(template) {
             let thawed = tokio::time::timeout(CLAIM_TIMEOUT, ready.guard.vm().resume()).await;
             if matches!(thawed, Ok(Ok(()))) {
@@ -658,14 +654,8 @@ impl Inner {
             },
         };
         let id = record.id.clone();
-        let driver = Driver {
-            id: id.clone(),
-            vm,
-            client,
-            life,
-            store: self.store.clone(),
-            config: Arc::clone(&self.config),
-        };
+        let driver =
+            Driver { id: id.clone(), vm, client, life, store: self.store.clone(), config: Arc::clone(&self.config) };
         // Held over the spawn, so that a driver that ends at once does not remove itself before it is in.
         let mut sandboxes = self.sandboxes.write().unwrap_or_else(PoisonError::into_inner);
         let inner = Arc::downgrade(self);

@@ -172,11 +172,7 @@ enum PrepareError {
     Freeze(#[from] pandastack_engine::PauseError),
 }
 
-async fn make(
-    engine: &dyn Engine,
-    template: &BuiltTemplate,
-    limit: Duration,
-) -> Result<Ready, PrepareError> {
+async fn make(engine: &dyn Engine, template: &BuiltTemplate, limit: Duration) -> Result<Ready, PrepareError> {
     let (guard, client, _mode) = launch::start(engine, template, VmId::random(), limit).await?;
     guard.vm().pause().await?;
     Ok(Ready { guard, client })

@@ -7,12 +7,7 @@ use pandastack_api_types::views::SandboxStatus;
 use pandastack_engine::{AdoptError, Vm, VmId};
 use pandastack_store::{SandboxRecord, StoreError};
 
-use crate::{
-    error::StartError,
-    lifecycle::StopReason,
-    manager::Inner,
-    pool::chain,
-};
+use crate::{error::StartError, lifecycle::StopReason, manager::Inner, pool::chain};
 
 /// Takes over, undoes, reaps; in that order, so that nothing alive is reaped.
 pub(crate) async fn run(inner: &Arc<Inner>) -> Result<(), StartError> {

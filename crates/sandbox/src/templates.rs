@@ -50,9 +50,11 @@ impl Templates {
                 return Ok(Some(Arc::clone(&known.template)));
             }
         }
-        let ready = self.store.ready(recipe, self.engine.as_ref(), &self.agent).await.map_err(|error| {
-            CreateError::Template { name: recipe.name.clone(), detail: chain(&error) }
-        })?;
+        let ready = self
+            .store
+            .ready(recipe, self.engine.as_ref(), &self.agent)
+            .await
+            .map_err(|error| CreateError::Template { name: recipe.name.clone(), detail: chain(&error) })?;
         let Some(template) = ready.map(Arc::new) else { return Ok(None) };
         let known = Found { changed, template: Arc::clone(&template) };
         self.found.lock().unwrap_or_else(PoisonError::into_inner).insert(recipe.name.as_str(), known);
@@ -90,11 +92,11 @@ fn view(recipe: &Recipe, name: &str, alias_of: Option<String>, size: Option<u64>
         label: recipe.label.clone(),
         description: recipe.description.clone(),
         category: recipe.category.clone(),
-        base: format!("debian {}", recipe.system.suite),
+        base: recipe.base(),
         tools: recipe.tools.clone(),
-        cpu: recipe.resources.vcpus,
-        memory_mb: recipe.resources.memory_mib,
-        disk_mb: recipe.resources.disk_mib,
+        cpu: recipe.resources().vcpus,
+        memory_mb: recipe.resources().memory_mib,
+        disk_mb: recipe.resources().disk_mib,
         size_bytes: size.unwrap_or(0),
         is_global: true,
         rootfs_path: String::new(),

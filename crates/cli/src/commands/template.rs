@@ -63,8 +63,8 @@ async fn list(machine: &Machine, output: Output) -> Result<()> {
         rows.push(Row {
             name: recipe.name.clone(),
             ready: built.is_some(),
-            cpu: recipe.resources.vcpus,
-            memory_mb: recipe.resources.memory_mib,
+            cpu: recipe.resources().vcpus,
+            memory_mb: recipe.resources().memory_mib,
             size_bytes: built.map_or(0, |built| built.size_bytes),
             aliases: recipe.aliases.clone(),
         });

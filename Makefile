@@ -9,7 +9,7 @@ VENV := .build/venv
 export PANDASTACK_TEST_DATA ?= $(CURDIR)/.build/data
 export PANDASTACK_BIN ?= $(abspath $(PANDASTACK))
 
-.PHONY: help demo stop test bench build lint deps template venv recipes-venv clean
+.PHONY: help demo stop test bench build lint deps template venv recipes-venv bench-venv clean
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -23,7 +23,7 @@ stop: ## End the server that `make demo` started, and its sandboxes.
 test: ## Set up what is needed and run every test.
 	@scripts/test.sh
 
-bench: deps build template venv ## Measure the latencies and their yardsticks: table and .build/bench.json.
+bench: deps build template bench-venv ## Measure the latencies and their yardsticks: table and .build/bench.json.
 	$(VENV)/bin/python benches/bench.py --data-dir $(PANDASTACK_TEST_DATA) --out .build/bench.json
 
 # The agent runs inside a sandbox's own root file system, so it must not need that system's C library. It is built for an explicit
@@ -35,7 +35,9 @@ build: ## Build the program and its agent.
 	install -m 755 $(TARGET_DIR)/$(HOST)/release/pandastack-agent $(TARGET_DIR)/release/pandastack-agent.new
 	mv $(TARGET_DIR)/release/pandastack-agent.new $(TARGET_DIR)/release/pandastack-agent
 
-lint: ## Check the format and the lints.
+lint: venv ## Check the format and the lints.
+	$(VENV)/bin/ruff format --check --quiet .
+	$(VENV)/bin/ruff check --quiet .
 	cargo fmt --all --check
 	cargo clippy --release --locked --workspace --all-targets -- -D warnings
 
@@ -49,6 +51,8 @@ venv: $(VENV)/.tests
 
 recipes-venv: $(VENV)/.recipes
 
+bench-venv: $(VENV)/.bench
+
 $(VENV)/bin/python:
 	python3 -m venv $(VENV)
 
@@ -58,6 +62,10 @@ $(VENV)/.recipes: recipes/requirements.txt | $(VENV)/bin/python
 
 $(VENV)/.tests: tests/requirements.txt | $(VENV)/bin/python
 	$(VENV)/bin/pip install -q --disable-pip-version-check -r tests/requirements.txt
+	@touch $@
+
+$(VENV)/.bench: benches/requirements.txt | $(VENV)/bin/python
+	$(VENV)/bin/pip install -q --disable-pip-version-check -r benches/requirements.txt
 	@touch $@
 
 clean: ## Remove what was built, the baked test template too.

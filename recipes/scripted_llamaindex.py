@@ -6,6 +6,7 @@ It answers each question with one real call of `run_python`, then reports what t
 from collections.abc import Sequence
 from typing import Any
 
+from llama_index.core.base.llms.types import ToolCallBlock
 from llama_index.core.llms import (
     ChatMessage,
     ChatResponse,
@@ -15,9 +16,9 @@ from llama_index.core.llms import (
     MessageRole,
     TextBlock,
 )
-from llama_index.core.base.llms.types import ToolCallBlock
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import ToolSelection
+
 from scripted_cells import CELLS
 
 
@@ -46,9 +47,7 @@ class ScriptedLLM(FunctionCallingLLM):
         self, response: ChatResponse, error_on_no_tool_call: bool = True, **kwargs: Any
     ) -> list[ToolSelection]:
         return [
-            ToolSelection(
-                tool_id=block.tool_call_id, tool_name=block.tool_name, tool_kwargs=block.tool_kwargs
-            )
+            ToolSelection(tool_id=block.tool_call_id, tool_name=block.tool_name, tool_kwargs=block.tool_kwargs)
             for block in response.message.blocks
             if isinstance(block, ToolCallBlock)
         ]

@@ -34,12 +34,12 @@ rust_tests() {
 black_box() { .build/venv/bin/python -m pytest -c tests/pytest.ini --rootdir tests tests "$@"; }
 
 part "Debian packages" quietly deps
+part "Python environment" quietly venv
 part "format and lints" quietly lint
 part "build" quietly build
 part "template" quietly template
 part "crate tests" rust_tests
 part "build, again static" quietly build
-part "Python environment" quietly venv
 part "interpreter tests" scripts/test-interpreter.sh
 printf '\n'
 printf '%s\n' "${parts[@]}"

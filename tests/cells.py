@@ -5,6 +5,7 @@ import io
 from dataclasses import dataclass, field
 
 from PIL import Image
+
 from server import Api
 
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from cells import Context
 from pandastack import Sandbox
+
+from cells import Context
 from server import BAKED, BINARY, TEMPLATE, Api, Server, clean_environment
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 import requests
-from cells import Context
 from pandastack import Sandbox
+
+from cells import Context
 from server import Api, Server, wait_until
 
 MEGABYTE = 1_000_000
@@ -108,7 +109,12 @@ def test_wrong_content_type(api: Api):
 
 def test_bytes_that_are_no_http(api: Api):
     host, port = api.base.removeprefix("http://").removesuffix("/v1").split(":")
-    for garbage in (b"\0" * 100, b"GET / HTTP/9.9\r\n\r\n", b"GET /" + b"a" * 200_000, b"POST /v1/sandboxes HTTP/1.1\r\ncontent-length: -5\r\n\r\n"):
+    for garbage in (
+        b"\0" * 100,
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET /" + b"a" * 200_000,
+        b"POST /v1/sandboxes HTTP/1.1\r\ncontent-length: -5\r\n\r\n",
+    ):
         with socket.create_connection((host, int(port)), timeout=10) as connection:
             try:
                 connection.sendall(garbage)
@@ -151,7 +157,12 @@ def test_wrong_or_missing_token(server: Server, sandbox: Sandbox, header: str | 
     api = Api(server.url, None)
     if header is not None:
         api.session.headers["Authorization"] = header
-    for method, path in (("GET", "/sandboxes"), ("POST", "/sandboxes"), ("DELETE", f"/sandboxes/{sandbox.id}"), ("GET", "/me")):
+    for method, path in (
+        ("GET", "/sandboxes"),
+        ("POST", "/sandboxes"),
+        ("DELETE", f"/sandboxes/{sandbox.id}"),
+        ("GET", "/me"),
+    ):
         refused(api.request(method, path), 401)
 
 
@@ -193,7 +204,8 @@ def test_bad_paths(api: Api, sandbox: Sandbox, path: str):
 
 
 @pytest.mark.parametrize(
-    "path", ["/../../../{host}", "/proc/1/root/{host}", "/tmp/../..//{host}", "//{host}", "/proc/self/root/../../{host}"]
+    "path",
+    ["/../../../{host}", "/proc/1/root/{host}", "/tmp/../..//{host}", "//{host}", "/proc/self/root/../../{host}"],
 )
 def test_path_traversal(api: Api, sandbox: Sandbox, tmp_path: Path, path: str):
     """O-47: never a byte of the host."""
@@ -249,7 +261,9 @@ def test_writing_100_megabytes(api: Api, sandbox: Sandbox):
 # Code
 
 
-@pytest.mark.parametrize("code", ["", " \n\t", None, 5, [], "x" * 5 * MEGABYTE], ids=["empty", "blank", "null", "number", "list", "5 MB"])
+@pytest.mark.parametrize(
+    "code", ["", " \n\t", None, 5, [], "x" * 5 * MEGABYTE], ids=["empty", "blank", "null", "number", "list", "5 MB"]
+)
 def test_bad_code(api: Api, sandbox: Sandbox, ctx: Context, code: object):
     refused(api.post(f"/sandboxes/{sandbox.id}/repl/sessions/{ctx.id}/run", {"code": code}), 400, 413, 422)
 
@@ -348,7 +362,9 @@ def test_command_that_allocates_without_bound(sandbox: Sandbox):
 
 
 def test_code_that_ignores_interrupts(ctx: Context):
-    cell = ctx.run("import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('deaf')\nwhile True: pass", timeout=1)
+    cell = ctx.run(
+        "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('deaf')\nwhile True: pass", timeout=1
+    )
     assert cell.timed_out
     assert cell.stdout == "deaf\n"
     assert cell.body["state_kept"] is False

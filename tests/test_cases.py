@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
-from cells import Cell, Context, picture
 from pandastack import Sandbox
+
+from cells import Cell, Context, picture
 from server import Api, Server
 
 PYPLOT = "import matplotlib.pyplot as plt\n"
@@ -243,7 +244,9 @@ def test_o36_colour_codes(ctx: Context):
 
 
 def test_o37_line_numbers(ctx: Context):
-    r = ctx.run("import os\n1/0 if os.environ['K'] == 'v' and os.getcwd() == '/tmp' else None", env={"K": "v"}, cwd="/tmp")
+    r = ctx.run(
+        "import os\n1/0 if os.environ['K'] == 'v' and os.getcwd() == '/tmp' else None", env={"K": "v"}, cwd="/tmp"
+    )
     assert r.error_name == "ZeroDivisionError" and "line 2" in r.error.replace("---->", "line")
     assert "pandastack" not in r.error and "site-packages" not in r.error
     s = ctx.run("zz = 1\nww = 2\nif zz ==\n    pass")
@@ -293,7 +296,8 @@ def test_o42_output_of_children(ctx: Context):
 
 def test_o43_process_pool(ctx: Context, sandbox: Sandbox):
     a = ctx.run(
-        "import multiprocessing as mp\ndef sq(x): return x*x\nwith mp.Pool(2) as p: print(p.map(sq, [1,2,3]))", timeout=30
+        "import multiprocessing as mp\ndef sq(x): return x*x\nwith mp.Pool(2) as p: print(p.map(sq, [1,2,3]))",
+        timeout=30,
     )
     assert a.stdout == "[1, 4, 9]\n"
     b = ctx.run("with mp.get_context('spawn').Pool(2) as p: print(p.map(sq, [1,2,3]))", timeout=5)
@@ -376,7 +380,7 @@ def test_o59_exit_codes(api: Api, sandbox: Sandbox):
     denied = execute(api, sandbox, ["/etc/passwd"])
     assert denied["exit_code"] == 126 and "/etc/passwd" in denied["stderr"]
     nowhere = execute(api, sandbox, ["true"], cwd="/no")
-    assert nowhere["status"] == 400 and "/no" in nowhere["error"] or nowhere.get("exit_code", 0) != 0
+    assert (nowhere["status"] == 400 and "/no" in nowhere["error"]) or nowhere.get("exit_code", 0) != 0
 
 
 def test_o60_background_children(api: Api, sandbox: Sandbox):
@@ -385,7 +389,18 @@ def test_o60_background_children(api: Api, sandbox: Sandbox):
     assert time.monotonic() - started < 3
     assert (a["exit_code"], a["stdout"]) == (0, "hi\ndone\n")
     execute(api, sandbox, ["sh", "-c", "nohup python3 -m http.server 9000 >/dev/null 2>&1 &"])
-    fetch = ["curl", "-s", "--retry", "20", "--retry-connrefused", "--retry-delay", "1", "-o", "/dev/null", "localhost:9000"]
+    fetch = [
+        "curl",
+        "-s",
+        "--retry",
+        "20",
+        "--retry-connrefused",
+        "--retry-delay",
+        "1",
+        "-o",
+        "/dev/null",
+        "localhost:9000",
+    ]
     assert execute(api, sandbox, fetch, timeout_seconds=30)["exit_code"] == 0
     sandbox.exec("pkill -f http.server; pkill -x sleep")
 

@@ -5,6 +5,7 @@ import stat
 from pathlib import Path
 
 import pytest
+
 from cells import picture
 from server import Server, wait_until
 
@@ -131,7 +132,7 @@ def test_doctor(server: Server):
 @pytest.mark.parametrize("arguments", [["nope"], ["run"], ["sandbox", "exec", "x"], ["serve", "--listen", "x"]])
 def test_wrong_usage(server: Server, arguments: list[str]):
     done = server.run(*arguments, check=False)
-    assert done.returncode == 2 and "Usage" in done.stderr + done.stdout or "error" in done.stderr
+    assert (done.returncode == 2 and "Usage" in done.stderr + done.stdout) or "error" in done.stderr
 
 
 def test_no_server(server: Server):

@@ -1,11 +1,12 @@
 """What sandboxes leave behind when they end: nothing."""
 
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Callable
+
+from pandastack import Sandbox
 
 from leftovers import machine_ids, traces
-from pandastack import Sandbox
 from server import Server, wait_until
 
 
@@ -140,7 +141,10 @@ def test_no_network_device(sandbox: Sandbox):
     """Nothing but the loopback device, which works."""
     assert sandbox.exec("ls /sys/class/net 2>/dev/null || ip -o link | cut -d: -f2").stdout.split() in (["lo"], [])
     assert sandbox.exec("getent hosts localhost").exit_code == 0
-    listener = "import socket; s = socket.create_server(('127.0.0.1', 0)); socket.create_connection(s.getsockname()); print('ok')"
+    listener = (
+        "import socket; s = socket.create_server(('127.0.0.1', 0)); "
+        "socket.create_connection(s.getsockname()); print('ok')"
+    )
     assert sandbox.run_code(listener).stdout == "ok\n"
     outside = sandbox.exec("timeout 5 python3 -c \"import socket; socket.create_connection(('1.1.1.1', 53), 3)\"")
     assert outside.exit_code != 0

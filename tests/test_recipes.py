@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from cells import picture
 from server import REPO, Server
 

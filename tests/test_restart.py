@@ -1,13 +1,14 @@
 """The server ends in every way it can; the sandboxes go on."""
 
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Callable
 
 import pytest
 import requests
-from leftovers import machine_ids, traces
 from pandastack import Sandbox
+
+from leftovers import machine_ids, traces
 from server import Server, wait_until
 
 

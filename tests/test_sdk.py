@@ -5,7 +5,6 @@ import uuid
 from pathlib import Path
 
 import pytest
-from cells import picture
 from pandastack import (
     AuthError,
     BadRequestError,
@@ -17,6 +16,8 @@ from pandastack import (
     SandboxTimeout,
     set_default_client,
 )
+
+from cells import picture
 from server import Server, wait_until
 
 
@@ -180,7 +181,7 @@ def test_exec_timeout(sandbox: Sandbox):
 
 @pytest.mark.parametrize("language", ["python", "bash"])
 def test_run_code_without_a_context(sandbox: Sandbox, language: str):
-    code = {"python": "print('it\\'s ' + 'fine')", "bash": "echo \"it's fine\""}[language]
+    code = {"python": "print('it\\'s ' + 'fine')", "bash": 'echo "it\'s fine"'}[language]
     assert sandbox.run_code(code, language=language).stdout == "it's fine\n"
 
 

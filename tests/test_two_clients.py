@@ -1,11 +1,12 @@
 """Two clients, or many threads, on one sandbox."""
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Callable
+
+from pandastack import CodeContext, Sandbox
 
 from cells import Context
-from pandastack import CodeContext, Sandbox
 from server import Server
 
 
@@ -36,7 +37,10 @@ def test_parallel_cells_of_one_context_take_turns(ctx: Context):
 
 def test_contexts_run_side_by_side(make_context: Callable[..., Context]):
     one, other = make_context(), make_context()
-    meeting = "import os, time\nopen('/tmp/meet-{mine}', 'w').close()\nwhile not os.path.exists('/tmp/meet-{yours}'): time.sleep(.01)"
+    meeting = (
+        "import os, time\nopen('/tmp/meet-{mine}', 'w').close()\n"
+        "while not os.path.exists('/tmp/meet-{yours}'): time.sleep(.01)"
+    )
     with ThreadPoolExecutor(2) as threads:
         first = threads.submit(one.run, meeting.format(mine=1, yours=2), timeout=20)
         second = threads.submit(other.run, meeting.format(mine=2, yours=1), timeout=20)
@@ -45,7 +49,9 @@ def test_contexts_run_side_by_side(make_context: Callable[..., Context]):
 
 def test_exec_and_files_while_a_cell_runs(ctx: Context, sandbox: Sandbox):
     with ThreadPoolExecutor(1) as threads:
-        cell = threads.submit(ctx.run, "import os, time\nwhile not os.path.exists('/tmp/go'): time.sleep(.02)\n'went'", timeout=20)
+        cell = threads.submit(
+            ctx.run, "import os, time\nwhile not os.path.exists('/tmp/go'): time.sleep(.02)\n'went'", timeout=20
+        )
         assert sandbox.exec("echo meanwhile").stdout == "meanwhile\n"
         sandbox.filesystem.write("/tmp/go", "")
         assert cell.result().text == "'went'"

@@ -1,0 +1,379 @@
+"""Latencies and density of PandaStack beside native yardsticks: a table for people, JSON for machines.
+
+Samples of a number and of its yardstick are taken in turns, so that both see the same machine. Needs root, a built program
+and a baked template: `make bench` sees to all of it.
+"""
+
+import argparse
+import base64
+import contextlib
+import http.client
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+from leftovers import machine_ids, traces
+from server import TEMPLATE, Server, wait_until
+from statistics_of import Summary
+from yardsticks import CHART, BareRestore, native_kernel, native_script
+
+POOL_SIZE = 2
+
+
+class Api:
+    """The smallest client there is, on one kept-alive connection: what is measured is the server, not an SDK."""
+
+    def __init__(self, server: Server):
+        self.connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=120)
+        self.headers = {"Authorization": f"Bearer {server.key}", "Content-Type": "application/json"}
+
+    def call(self, method: str, path: str, body: object = None):
+        self.connection.request(method, "/v1" + path, json.dumps(body or {}), self.headers)
+        answer = self.connection.getresponse()
+        text = answer.read()
+        assert answer.status < 300, f"{method} {path}: {answer.status} {text[:500]!r}"
+        return json.loads(text) if text else None
+
+    def create(self) -> dict:
+        return self.call("POST", "/sandboxes", {"template": TEMPLATE, "ttl_seconds": 3600})
+
+    def context(self, sandbox: str) -> str:
+        return self.call("POST", f"/sandboxes/{sandbox}/repl/sessions")["id"]
+
+    def run(self, sandbox: str, context: str, code: str) -> dict:
+        return self.call("POST", f"/sandboxes/{sandbox}/repl/sessions/{context}/run", {"code": code})
+
+    def kill(self, sandbox: str) -> None:
+        self.call("DELETE", f"/sandboxes/{sandbox}")
+
+
+def timed(action: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    action()
+    return time.perf_counter() - started
+
+
+def in_turns(count: int, *actions: Callable[[], object | None]) -> list[list[float]]:
+    """Samples of each action, taken in turns. An action that returns a float has measured itself."""
+    samples: list[list[float]] = [[] for _ in actions]
+    for _ in range(count):
+        for action, into in zip(actions, samples, strict=True):
+            started = time.perf_counter()
+            own = action()
+            into.append(own if isinstance(own, float) else time.perf_counter() - started)
+    return samples
+
+
+@dataclass
+class Row:
+    """One number, its yardstick, and the ratio or bound it is held to."""
+
+    name: str
+    value: Summary
+    yardstick_name: str = ""
+    yardstick: Summary | None = None
+    most_ratio: float | None = None
+    most_ms: float | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        return round(self.value.p50 / self.yardstick.p50, 3) if self.yardstick else None
+
+    @property
+    def met(self) -> bool | None:
+        if self.most_ms is not None:
+            return self.value.p50 <= self.most_ms
+        if self.most_ratio is not None and self.ratio is not None:
+            return self.ratio <= self.most_ratio
+        return None
+
+    @property
+    def goal(self) -> str:
+        if self.most_ms is not None:
+            return f"<= {self.most_ms:g} ms"
+        return f"<= {self.most_ratio:g} x {self.yardstick_name}" if self.most_ratio is not None else ""
+
+    def as_json(self) -> dict:
+        return {
+            "name": self.name,
+            "milliseconds": self.value.as_json(),
+            "yardstick": self.yardstick and {"name": self.yardstick_name, "milliseconds": self.yardstick.as_json()},
+            "ratio_of_p50": self.ratio,
+            "goal": self.goal,
+            "met": self.met,
+        }
+
+
+@dataclass
+class Quantity:
+    """A number that is no latency."""
+
+    name: str
+    value: float
+    unit: str
+    most: float | None = None
+
+    @property
+    def met(self) -> bool | None:
+        return None if self.most is None else self.value <= self.most
+
+    def as_json(self) -> dict:
+        return {"name": self.name, "value": self.value, "unit": self.unit, "most": self.most, "met": self.met}
+
+
+@contextlib.contextmanager
+def server_over(data_dir: Path, pool_size: int) -> Iterator[Server]:
+    os.environ["PANDASTACK_TEST_DATA"] = str(data_dir)
+    with tempfile.TemporaryDirectory(prefix="pandastack-bench-") as root:
+        server = Server(Path(root) / "server", pool_size=pool_size).start()
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+def pool_is_full(server: Server, claimed: int = 0) -> None:
+    """Waits until the pool is filled and its machines are frozen, so that its work does not disturb a sample."""
+    wait_until(lambda: len(machine_ids(server.data_dir)) == POOL_SIZE + claimed, 60, "a full pool")
+    time.sleep(0.5)
+
+
+def bench_cells(api: Api, count: int) -> list[Row]:
+    sandbox = api.create()["id"]
+    context = api.context(sandbox)
+    ours = lambda: api.run(sandbox, context, "1")
+    with native_kernel() as native:
+        for _ in range(10):
+            ours(), native("1")
+        values, yardsticks = in_turns(count, ours, lambda: native("1"))
+    rows = [
+        Row("trivial cell over HTTP", Summary.of(values), "native ipykernel", Summary.of(yardsticks), most_ratio=0.5)
+    ]
+    rows.append(bench_exec(api, sandbox, context, max(20, count // 5)))
+    rows.append(bench_quiescent(api, sandbox, context, max(10, count // 10)))
+    api.kill(sandbox)
+    return rows
+
+
+def bench_exec(api: Api, sandbox: str, context: str, count: int) -> Row:
+    inside = "import subprocess, time\n_t = time.perf_counter(); subprocess.run(['true']); time.perf_counter() - _t"
+
+    def subprocess_inside() -> float:
+        return float(api.run(sandbox, context, inside)["results"][0]["text/plain"])
+
+    command = lambda: api.call("POST", f"/sandboxes/{sandbox}/exec", {"cmd": "true"})
+    command(), subprocess_inside()
+    values, yardsticks = in_turns(count, command, subprocess_inside)
+    return Row("exec true", Summary.of(values), "subprocess true inside", Summary.of(yardsticks), most_ratio=3)
+
+
+def bench_quiescent(api: Api, sandbox: str, context: str, count: int) -> Row:
+    """How much longer the first cell after a second of rest takes than the one right after it."""
+    extra = []
+    for _ in range(count):
+        time.sleep(1)
+        first = timed(lambda: api.run(sandbox, context, "1"))
+        second = timed(lambda: api.run(sandbox, context, "1"))
+        extra.append(max(0.0, first - second))
+    return Row("next cell of a quiescent sandbox, more", Summary.of(extra), most_ms=10)
+
+
+def bench_create_warm(server: Server, api: Api, count: int) -> Row:
+    samples = []
+    while len(samples) < count:
+        pool_is_full(server)
+        started = time.perf_counter()
+        sandbox = api.create()
+        took = time.perf_counter() - started
+        assert sandbox["boot_mode"] == "warm", f"the pool was empty: {sandbox['boot_mode']}"
+        samples.append(took)
+        api.kill(sandbox["id"])
+    return Row("create from the pool", Summary.of(samples), most_ms=25)
+
+
+def bench_chart(server: Server, api: Api, count: int) -> Row:
+    def chart() -> float:
+        pool_is_full(server)
+        started = time.perf_counter()
+        sandbox = api.create()["id"]
+        results = api.run(sandbox, api.context(sandbox), CHART)["results"]
+        png = next(result["image/png"] for result in results if "image/png" in result)
+        assert base64.b64decode(png).startswith(b"\x89PNG")
+        took = time.perf_counter() - started
+        api.kill(sandbox)
+        return took
+
+    with tempfile.TemporaryDirectory() as directory:
+        native_script(Path(directory))
+        values, yardsticks = in_turns(count, chart, lambda: native_script(Path(directory)))
+    return Row(
+        "create to the first chart",
+        Summary.of(values),
+        "native python3 script.py",
+        Summary.of(yardsticks),
+        most_ratio=0.4,
+    )
+
+
+def bench_create_cold(server: Server, data_dir: Path, count: int) -> Row:
+    api = Api(server)
+    sandbox = api.create()["id"]
+    (machine,) = machine_ids(server.data_dir)
+    bare = BareRestore(data_dir, server.data_dir / "engine/vms" / machine)
+    api.kill(sandbox)
+
+    def create() -> float:
+        started = time.perf_counter()
+        sandbox = api.create()["id"]
+        took = time.perf_counter() - started
+        api.kill(sandbox)
+        return took
+
+    try:
+        create(), bare.measure()
+        values, yardsticks = in_turns(count, create, bare.measure)
+    finally:
+        bare.close()
+    return Row(
+        "create from an empty pool", Summary.of(values), "bare runsc restore", Summary.of(yardsticks), most_ratio=1.25
+    )
+
+
+def bench_density(server: Server, sandboxes: int, seconds: float) -> list[Quantity]:
+    api = Api(server)
+    empty = _memory([server.process.pid])
+    ids = [api.create()["id"] for _ in range(sandboxes)]
+    for sandbox in ids:
+        api.run(sandbox, api.context(sandbox), "import numpy as np\nx = np.arange(1000)\nx.sum()")
+    machines = machine_ids(server.data_dir)
+    time.sleep(3)
+    processes = [int(line.split()[0]) for line in traces(server.data_dir, machines, server.process.pid).processes]
+    before, at = _cpu_seconds([*processes, server.process.pid]), time.monotonic()
+    time.sleep(seconds)
+    used, elapsed = _cpu_seconds([*processes, server.process.pid]) - before, time.monotonic() - at
+    disk = [_disk_bytes(server.data_dir / "engine/vms" / machine) for machine in machines]
+    quantities = [
+        Quantity(
+            f"CPU of {sandboxes} idle sandboxes and the server", round(100 * used / elapsed, 2), "% of a core", most=2
+        ),
+        Quantity("memory of the server, no sandbox", round(empty / 1e6, 1), "MB resident"),
+        Quantity(
+            f"memory of the server, {sandboxes} sandboxes", round(_memory([server.process.pid]) / 1e6, 1), "MB resident"
+        ),
+        Quantity(
+            "memory per idle sandbox", round(_memory(processes) / sandboxes / 1e6, 1), "MB, its share of shared pages"
+        ),
+        Quantity("disk per sandbox", round(statistics.mean(disk) / 1e3, 1), "kB"),
+    ]
+    for sandbox in ids:
+        api.kill(sandbox)
+    return quantities
+
+
+def _cpu_seconds(pids: list[int]) -> float:
+    ticks = 0
+    for pid in pids:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _memory(pids: list[int]) -> int:
+    """Proportional set size in bytes."""
+    total = 0
+    for pid in pids:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+                if line.startswith("Pss:"):
+                    total += 1024 * int(line.split()[1])
+    return total
+
+
+def _disk_bytes(directory: Path) -> int:
+    """Blocks of the file system that `directory` is on; what is mounted below is in memory."""
+    device = directory.stat().st_dev
+    total = 0
+    for parent, children, files in os.walk(directory):
+        children[:] = [name for name in children if os.lstat(f"{parent}/{name}").st_dev == device]
+        total += sum(os.lstat(f"{parent}/{name}").st_blocks * 512 for name in [*children, *files])
+    return total
+
+
+def machine() -> dict:
+    cpu = next(
+        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
+        "",
+    )
+    memory = int(Path("/proc/meminfo").read_text().split()[1])
+    runsc = subprocess.run(["runsc", "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
+    return {
+        "cpu": cpu,
+        "cores": os.cpu_count(),
+        "memory_gb": round(memory / 1e6, 1),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "runsc": runsc.split()[-1],
+    }
+
+
+def show(report: dict, rows: list[Row], quantities: list[Quantity]) -> None:
+    verdict = {True: "met", False: "MISSED", None: ""}
+    print("\n" + ", ".join(f"{key} {value}" for key, value in report["machine"].items()) + "\n")
+    print(f"{'milliseconds':<42}{'n':>5}{'p50':>10}{'p95':>10}{'p99':>10}{'ratio':>8}  goal")
+    for row in rows:
+        for name, summary in ((row.name, row.value), (f"  {row.yardstick_name}", row.yardstick)):
+            if summary is None:
+                continue
+            ours = summary is row.value
+            ratio = f"{row.ratio:.2f}" if ours and row.ratio is not None else ""
+            goal = f"{row.goal}: {verdict[row.met]}" if ours and row.goal else ""
+            numbers = "".join(f"{number:>10.2f}" for number in (summary.p50, summary.p95, summary.p99))
+            print(f"{name:<42}{summary.n:>5}{numbers}{ratio:>8}  {goal}")
+    print()
+    for quantity in quantities:
+        goal = f"<= {quantity.most:g}: {verdict[quantity.met]}" if quantity.most is not None else ""
+        print(f"{quantity.name:<50}{quantity.value:>10} {quantity.unit:<32}{goal}")
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--data-dir", type=Path, required=True, help="where the template is baked")
+    arguments.add_argument("--out", type=Path, help="where the JSON goes")
+    arguments.add_argument("--quick", action="store_true", help="a tenth of the samples")
+    options = arguments.parse_args()
+    share = 0.1 if options.quick else 1.0
+    count = lambda full: max(3, int(full * share))
+    rows: list[Row] = []
+    with server_over(options.data_dir.resolve(), POOL_SIZE) as server:
+        api = Api(server)
+        pool_is_full(server)
+        rows += bench_cells(api, count(300))
+        rows.append(bench_create_warm(server, api, count(40)))
+        rows.append(bench_chart(server, api, count(20)))
+    with server_over(options.data_dir.resolve(), 0) as server:
+        rows.append(bench_create_cold(server, options.data_dir.resolve(), count(20)))
+        quantities = bench_density(server, 10, 3 if options.quick else 20)
+    report = {
+        "machine": machine(),
+        "latencies": [row.as_json() for row in rows],
+        "quantities": [quantity.as_json() for quantity in quantities],
+    }
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(report, indent=2) + "\n")
+    show(report, rows, quantities)
+
+
+if __name__ == "__main__":
+    main()

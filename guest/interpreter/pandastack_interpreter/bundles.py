@@ -9,9 +9,16 @@ from typing import Any
 
 #: Longest text/plain; a longer one is cut with a mark.
 MAX_TEXT = 1024 * 1024
-#: Longest value of any other type, and longest bundle; what exceeds it is replaced by a note.
+#: Longest value of any other type, and longest bundle, in bytes on the wire; what exceeds it is replaced by a note.
 MAX_VALUE = 24 * 1024 * 1024
 MAX_BUNDLE = 30 * 1024 * 1024
+#: Most forms of one value, and longest name of anything.
+MAX_FORMS = 64
+MAX_NAME = 1000
+#: JSON writes a control character in this many bytes.
+_LONGEST_ESCAPE = 6
+#: Kinds whose text form is base64; Python's own encoder puts line breaks into it.
+_BINARY = ("image/", "audio/", "video/", "application/pdf")
 
 
 def to_wire(data: dict[str, Any]) -> dict[str, str]:
@@ -19,16 +26,17 @@ def to_wire(data: dict[str, Any]) -> dict[str, str]:
     bundle: dict[str, str] = {}
     total = 0
     notes = []
-    for mime, value in data.items():
-        text = _value(str(mime), value)
+    for mime, value in list(data.items())[:MAX_FORMS]:
+        mime = cut(str(mime), MAX_NAME)
+        text = _value(mime, value)
         if mime == "text/plain":
             text = cut(text, MAX_TEXT)
-        size = len(text)
+        size = _wire_size(text)
         if size > MAX_VALUE or total + size > MAX_BUNDLE:
-            notes.append(f"[{mime} of {size} characters dropped: too large]")
+            notes.append(f"[{mime} of {len(text)} characters dropped: too large]")
             continue
         total += size
-        bundle[str(mime)] = text
+        bundle[mime] = text
     if notes:
         bundle["text/plain"] = "\n".join([bundle.get("text/plain", ""), *notes]).lstrip("\n")
     if _is_bare_figure(bundle):
@@ -36,8 +44,16 @@ def to_wire(data: dict[str, Any]) -> dict[str, str]:
     return bundle
 
 
+def _wire_size(text: str) -> int:
+    if len(text) < MAX_TEXT // _LONGEST_ESCAPE:
+        # So short that its exact size does not matter.
+        return len(text)
+    return len(json.dumps(text, ensure_ascii=False).encode("utf-8", "backslashreplace"))
+
+
 def _is_bare_figure(bundle: dict[str, str]) -> bool:
-    # The text of a figure says nothing that the picture does not, and `Execution.text` of the published clients would take it for the answer.
+    # The text of a figure says nothing that the picture does not, and `Execution.text` of the published clients would take it for
+    # the answer.
     return "image/png" in bundle and bundle.get("text/plain", "").startswith("<Figure size ")
 
 
@@ -47,7 +63,7 @@ def _value(mime: str, value: Any) -> str:
     if mime == "application/json" or (mime.startswith("application/") and mime.endswith("+json")):
         return _json(value)
     text = value if isinstance(value, str) else str(value)
-    if mime in ("image/png", "image/jpeg"):
+    if mime.startswith(_BINARY) and mime != "image/svg+xml":
         return text.replace("\n", "")
     return text
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import array
+import codecs
 import json
+import os
 import socket
 import struct
 import threading
-from collections import deque
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -17,12 +18,28 @@ Message = dict[str, Any]
 MAX_MESSAGE = 40 * 1024 * 1024
 #: Most descriptors that come with one message.
 MAX_FDS = 8
+#: Longest single read; a length that is announced costs no memory before its bytes are there.
+_LONGEST_READ = 1024 * 1024
 
 _LENGTH = struct.Struct(">I")
 
 
+#: Python strings may hold half a surrogate pair, which is no character and has no form in UTF-8; strict JSON parsers refuse its escape
+#: too. It is sent as the text of that escape.
+_SURROGATES = "pandastack-surrogates"
+codecs.register_error(
+    _SURROGATES,
+    lambda error: ("".join(f"\\\\u{ord(c):04x}" for c in error.object[error.start : error.end]), error.end),  # type: ignore[attr-defined]
+)
+
+
 class ChannelClosed(Exception):
-    """The other side is gone."""
+    """The other side is gone, or does not keep to the framing, which comes to the same."""
+
+
+def encode(message: Message) -> bytes:
+    """The JSON of a message, in UTF-8."""
+    return json.dumps(message, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8", _SURROGATES)
 
 
 class Channel:
@@ -35,8 +52,7 @@ class Channel:
         self._socket = sock
         self._shield = shield or nullcontext()
         self._lock = threading.Lock()
-        self._buffer = bytearray()
-        self._fds: deque[int] = deque()
+        self._fds: list[int] = []
 
     def fileno(self) -> int:
         """The descriptor, to poll on."""
@@ -48,8 +64,7 @@ class Channel:
 
     def send(self, message: Message) -> None:
         """Sends one message whole. Raises ``ChannelClosed`` if nobody reads any more."""
-        body = json.dumps(message, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        data = body.encode("utf-8", "backslashreplace")
+        data = encode(message)
         if len(data) > MAX_MESSAGE:
             raise ValueError(f"a message of {len(data)} bytes is too long")
         with self._shield, self._lock:
@@ -60,26 +75,30 @@ class Channel:
 
     def receive(self) -> tuple[Message, list[int]]:
         """Waits for one message and the descriptors that came with it. Raises ``ChannelClosed`` at the end."""
-        header = self._take(_LENGTH.size)
-        (length,) = _LENGTH.unpack(header)
-        if length > MAX_MESSAGE:
-            raise ChannelClosed(f"a message of {length} bytes was announced")
-        message = json.loads(self._take(length))
-        fds = list(self._fds)
-        self._fds.clear()
+        try:
+            (length,) = _LENGTH.unpack(self._take(_LENGTH.size))
+            if length > MAX_MESSAGE:
+                raise ChannelClosed(f"a message of {length} bytes was announced")
+            message = _decode(self._take(length))
+        except ChannelClosed:
+            for fd in self._fds:
+                os.close(fd)
+            self._fds.clear()
+            raise
+        fds, self._fds = self._fds, []
         return message, fds
 
     def _take(self, count: int) -> bytes:
-        while len(self._buffer) < count:
-            self._read_more()
-        data = bytes(self._buffer[:count])
-        del self._buffer[:count]
-        return data
+        # Never more than asked for: the descriptors of the next message would come along, and a poll would not see what is left over.
+        data = bytearray()
+        while len(data) < count:
+            data += self._read(min(count - len(data), _LONGEST_READ))
+        return bytes(data)
 
-    def _read_more(self) -> None:
+    def _read(self, count: int) -> bytes:
         space = socket.CMSG_LEN(MAX_FDS * array.array("i").itemsize)
         try:
-            data, ancillary, _flags, _address = self._socket.recvmsg(65536, space, socket.MSG_CMSG_CLOEXEC)
+            data, ancillary, _flags, _address = self._socket.recvmsg(count, space, socket.MSG_CMSG_CLOEXEC)
         except OSError as error:
             raise ChannelClosed(str(error)) from error
         for level, kind, payload in ancillary:
@@ -89,4 +108,14 @@ class Channel:
                 self._fds.extend(fds)
         if not data:
             raise ChannelClosed("end of file")
-        self._buffer += data
+        return data
+
+
+def _decode(data: bytes) -> Message:
+    try:
+        message = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ChannelClosed(f"a message that is not JSON: {error}") from error
+    if not isinstance(message, dict):
+        raise ChannelClosed("a message that is not an object")
+    return message

@@ -4,44 +4,53 @@ from __future__ import annotations
 
 import asyncio
 import os
-import resource
+import re
 import signal
 import socket
 import sys
 import threading
-import warnings
-from typing import Any
+
+from IPython.core import async_helpers
 
 from . import figures, ownership, patches
-from .bundles import to_wire
+from .bundles import MAX_TEXT
 from .channel import Channel, ChannelClosed, Message
 from .interrupts import Interrupts
+from .memory import MemoryLimit
 from .output import Output
 from .reseed import reseed
 from .shell import Event, Shell
+from .tracebacks import traceback_of
 
 #: The agent's word for how much one context may have; taken out of the environment before user code sees it.
 MEMORY_LIMIT = "PANDASTACK_MEMORY_LIMIT_BYTES"
 #: The channel lives above the descriptors that user code deals with.
 _HIGH_FD = 710
+_FENCED = re.compile(
+    r"\s*(?P<fence>```+|~~~+)(python|python3|py|ipython|ipython3)?[ \t]*\r?\n(?P<code>.*\n)[ \t]*(?P=fence)\s*", re.S | re.I
+)
 
 
 class Context:
     """The process after its fork from the zygote."""
 
-    def __init__(self, shell: Shell, channel: socket.socket) -> None:
+    def __init__(self, shell: Shell, channel: socket.socket, memory: MemoryLimit) -> None:
         self._shell = shell
+        self._memory = memory
         self._interrupts = Interrupts()
         self._channel = Channel(channel, self._interrupts)
         self._output = Output(self._send_late)
-        self._output.replace()
+        self._pid = os.getpid()
 
     def serve(self) -> None:
         """Runs cells until the agent closes the channel."""
         ownership.install()
-        patches.install()
+        patches.install(self._output.flush)
+        os.register_at_fork(after_in_child=self._become_child)
+        self._shell.before_error = self._memory.open_reserve
+        self._shell.events.register("post_execute", self._show_figures)
         self._interrupts.install()
-        self._channel.send({"op": "hello", "pid": os.getpid()})
+        self._channel.send({"op": "hello", "pid": self._pid})
         while True:
             try:
                 message, _fds = self._channel.receive()
@@ -55,49 +64,54 @@ class Context:
         ownership.begin(cell)
         self._output.repair()
         self._interrupts.install()
+        self._memory.begin()
+        # asyncio.run leaves none behind, and code in the style of get_event_loop().run_until_complete(...) wants one.
+        asyncio.set_event_loop(async_helpers.get_asyncio_loop())
+        if message.get("reseed"):
+            reseed()
         self._shell.sink = lambda event: self._send(ownership.of_this_thread(), event)
-        figures.begin(lambda data: self._shell.emit(_display(data)))
-        status, code = "error", 1
+        self._shell.last_error = None
+        figures.begin(lambda data: self._shell.display_pub.publish(data=data))
+        error: BaseException | None = None
         try:
             try:
                 with _Place(message.get("env") or {}, message.get("cwd") or ""):
-                    status, code = self._execute(str(message["code"]))
+                    error = self._execute(str(message.get("code", "")))
             finally:
                 self._interrupts.end()
-                self._show_figures()
-        except BaseException as error:
+        except BaseException as failure:
             # Also an interrupt that hits between two lines of ours.
-            self._shell.tell_error(type(error), error)
-        self._finish(cell, status, code)
+            error = failure
+        self._finish(cell, error)
 
-    def _execute(self, code: str) -> tuple[str, int]:
-        shell = self._shell
-        shell.last_error = None
+    def _execute(self, code: str) -> BaseException | None:
         self._interrupts.begin()
-        result = shell.run_cell(clean(code), store_history=True)
-        self._interrupts.end()
-        error = result.error_before_exec or result.error_in_exec
-        if error is None and result.success:
-            return "ok", 0
-        if shell.last_error is None and error is not None:
-            shell.tell_error(type(error), error)
-        return "error", exit_code(error)
+        result = self._shell.run_cell(clean(code), store_history=True)
+        return result.error_before_exec or result.error_in_exec
 
     def _show_figures(self) -> None:
+        # Called by IPython after every cell, also after the inner one of `%%capture`, whatever became of it.
         try:
             figures.flush()
         except Exception as error:
-            print(f"a figure could not be drawn: {type(error).__name__}: {error}", file=sys.stderr)
+            self._shell.tell_error(error, traceback_of(error))
 
-    def _finish(self, cell: int, status: str, code: int) -> None:
-        count = self._shell.execution_count - 1
+    def _finish(self, cell: int, error: BaseException | None) -> None:
+        self._memory.open_reserve(error)
+        if error is not None and self._shell.last_error is None:
+            self._shell.tell_error(error)
+        failed = self._shell.last_error is not None
+        code = exit_code(error) if failed else 0
+        if os.getpid() != self._pid:
+            self._output.flush()
+            os._exit(code & 0xFF)
         self._send(
             cell,
             {
                 "op": "end",
-                "status": status,
+                "status": "error" if failed else "ok",
                 "exit_code": code,
-                "execution_count": max(0, count),
+                "execution_count": max(0, self._shell.execution_count - 1),
                 "threads": _other_threads(),
                 "tasks": _pending_tasks(),
             },
@@ -109,7 +123,21 @@ class Context:
         self._channel.send({**event, "cell": cell})
 
     def _send_late(self, stream: str, cell: int, text: str) -> None:
-        self._channel.send({"op": "stream", "name": stream, "text": text, "cell": cell})
+        for start in range(0, len(text), MAX_TEXT):
+            self._channel.send({"op": "stream", "name": stream, "text": text[start : start + MAX_TEXT], "cell": cell})
+
+    def _become_child(self) -> None:
+        # A process that user code forked must not answer in its parent's place: it prints, and ends with its cell.
+        self._channel.close()
+        ownership.forget()
+        self._shell.sink = _print_event
+
+
+def _print_event(event: Event) -> None:
+    if event["op"] in ("result", "display"):
+        sys.stdout.write(event["data"].get("text/plain", "") + "\n")
+    elif event["op"] == "error" and event["name"] != "SystemExit":
+        sys.stderr.write(event["traceback"] + "\n")
 
 
 class _Place:
@@ -120,8 +148,10 @@ class _Place:
         self._cwd = cwd
 
     def __enter__(self) -> None:
-        self._before = os.getcwd() if self._cwd else None
+        self._before: int | None = None
         if self._cwd:
+            # By descriptor: the directory may have no name any more, now or then.
+            self._before = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             os.chdir(self._cwd)
         self._old = {name: os.environ.get(name) for name in self._env}
         os.environ.update(self._env)
@@ -133,46 +163,35 @@ class _Place:
             else:
                 os.environ[name] = value
         if self._before is not None:
-            os.chdir(self._before)
+            os.fchdir(self._before)
+            os.close(self._before)
 
 
 def clean(code: str) -> str:
     """Takes off what models put around code: a byte order mark and a fence around all of it."""
     code = code.removeprefix("\ufeff")
-    lines = code.strip().splitlines()
-    if len(lines) >= 2 and lines[0].strip().lower() in ("```", "```python", "```py") and lines[-1].strip() == "```":
-        return "\n".join(lines[1:-1]) + "\n"
-    return code
+    fenced = _FENCED.fullmatch(code)
+    return fenced["code"] if fenced else code
 
 
 def exit_code(error: BaseException | None) -> int:
-    """0 to 255 of a SystemExit, 1 for any other exception."""
+    """The code of a SystemExit, 1 for any other exception and for a code that is no 32-bit number."""
     if not isinstance(error, SystemExit):
         return 1
     if error.code is None:
         return 0
-    return error.code & 0xFF if isinstance(error.code, int) else 1
-
-
-def _display(data: dict[str, Any]) -> Event:
-    return {"op": "display", "data": to_wire(data), "display_id": None, "update": False}
+    return int(error.code) if isinstance(error.code, int) and -(2**31) <= error.code < 2**31 else 1
 
 
 def _other_threads() -> int:
     main = threading.main_thread()
-    return sum(
-        1 for thread in threading.enumerate() if thread is not main and not ownership.is_script_magic_thread(thread)
-    )
+    return sum(1 for thread in threading.enumerate() if thread is not main and not ownership.is_script_magic_thread(thread))
 
 
 def _pending_tasks() -> int:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            loop = asyncio.get_event_loop_policy().get_event_loop()
-        return len(asyncio.all_tasks(loop))
-    except Exception:
-        return 0
+    # The loop that runs cells with a top-level await; those of asyncio.run are gone when it returns.
+    loop = async_helpers._asyncio_event_loop
+    return 0 if loop is None or loop.is_closed() else len(asyncio.all_tasks(loop))
 
 
 def start(shell: Shell, request: Message, fds: list[int]) -> None:
@@ -183,12 +202,12 @@ def start(shell: Shell, request: Message, fds: list[int]) -> None:
     channel = _move_high(channel_fd)
     for name in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGTERM):
         signal.signal(name, signal.SIG_DFL if name != signal.SIGPIPE else signal.SIG_IGN)
-    _environment(request)
+    memory = _environment(request)
     reseed()
     sys.argv = [""]
     if "" not in sys.path:
         sys.path.insert(0, "")
-    Context(shell, channel).serve()
+    Context(shell, channel, memory).serve()
 
 
 def _place_descriptors(stdout_fd: int, stderr_fd: int) -> None:
@@ -206,11 +225,13 @@ def _move_high(fd: int) -> socket.socket:
     return socket.socket(fileno=high)
 
 
-def _environment(request: Message) -> None:
+def _environment(request: Message) -> MemoryLimit:
     os.environ.update(request.get("env") or {})
     limit = os.environ.pop(MEMORY_LIMIT, "")
     cwd = request.get("cwd") or os.getcwd()
     os.chdir(cwd)
     os.environ["PWD"] = cwd
+    memory = MemoryLimit()
     if limit.isdigit():
-        resource.setrlimit(resource.RLIMIT_AS, (int(limit), int(limit)))
+        memory.set(int(limit))
+    return memory

@@ -1,24 +1,47 @@
 """matplotlib: the backend whose ``show`` hands figures to the cell, each figure once a cell, closed after.
 
-Named as a backend through ``MPLBACKEND=module://pandastack_interpreter.figures``. Code that asks for Agg itself gets its figures at the
-end of the cell all the same.
+Code that asks for Agg itself gets its figures at the end of the cell all the same.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 BACKEND = f"module://{__name__}"
+_VARIABLE = "MPLBACKEND"
 
 #: Shows one picture: a bundle. Set by the context.
 _emit: Callable[[dict[str, Any]], None] = lambda _bundle: None  # noqa: E731
 #: Figures that the running cell has shown. Kept alive, so that an id is not used again within the cell.
 _shown: dict[int, Any] = {}
-#: A figure as the last value of a cell that has shown it already is not shown again.
-_skip_shown = False
+
+
+class _BackendChooser:
+    """Names our backend when matplotlib is first imported.
+
+    The variable is not simply left in the environment: a script that user code starts could not import this module.
+    """
+
+    def find_spec(self, name: str, *_args: object) -> None:
+        """Finds nothing; only notices."""
+        if name == "matplotlib":
+            os.environ.setdefault(_VARIABLE, BACKEND)
+
+
+def choose_backend() -> None:
+    """Makes ours the backend of the matplotlib that is imported from now on."""
+    sys.meta_path.insert(0, _BackendChooser())  # type: ignore[arg-type]
+
+
+def select_backend() -> None:
+    """Makes ours the backend now."""
+    import matplotlib.pyplot as plt
+
+    plt.switch_backend(BACKEND)
 
 
 def begin(emit: Callable[[dict[str, Any]], None]) -> None:
@@ -26,31 +49,41 @@ def begin(emit: Callable[[dict[str, Any]], None]) -> None:
     global _emit
     _emit = emit
     _shown.clear()
+    hide_backend_variable()
     _install_show()
 
 
-def set_skip_shown(skip: bool) -> None:
-    """Whether the PNG formatter passes over figures that the cell has shown."""
-    global _skip_shown
-    _skip_shown = skip
+def hide_backend_variable() -> None:
+    """Takes our backend out of the environment once matplotlib has read it."""
+    if os.environ.get(_VARIABLE) == BACKEND:
+        del os.environ[_VARIABLE]
+
+
+def was_shown(value: Any) -> bool:
+    """Whether the value is a figure that the running cell has shown."""
+    return _shown.get(id(value)) is value and value is not None
 
 
 def flush() -> None:
-    """Shows every open figure that the cell has not shown, and closes all."""
+    """Shows every open figure that the cell has not shown, and closes all. Raises the first failure after trying all."""
     pyplot = sys.modules.get("matplotlib.pyplot")
-    if pyplot is None:
+    if not hasattr(pyplot, "get_fignums"):
         return
+    failures = []
     try:
         for number in pyplot.get_fignums():
-            _show_once(pyplot.figure(number))
+            try:
+                _show_once(pyplot.figure(number))
+            except Exception as failure:
+                failures.append(failure)
     finally:
         pyplot.close("all")
+    if failures:
+        raise failures[0]
 
 
 def format_png(figure: Any) -> bytes | None:
     """The PNG formatter for figures that are displayed or are a cell's value."""
-    if _skip_shown and id(figure) in _shown:
-        return None
     _shown[id(figure)] = figure
     return _png(figure)
 
@@ -58,6 +91,7 @@ def format_png(figure: Any) -> bytes | None:
 def register(shell: Any) -> None:
     """Teaches a shell to show figures, and ``%config InlineBackend`` to change how."""
     shell.display_formatter.formatters["image/png"].for_type_by_name("matplotlib.figure", "Figure", format_png)
+    warnings.filterwarnings("ignore", message=".*is non-interactive, and thus cannot be shown")
     try:
         from matplotlib_inline.config import InlineBackend
     except ImportError:
@@ -66,7 +100,7 @@ def register(shell: Any) -> None:
 
 
 def _show_once(figure: Any) -> None:
-    if id(figure) in _shown:
+    if was_shown(figure):
         return
     _shown[id(figure)] = figure
     png = _png(figure)
@@ -93,12 +127,10 @@ def _png(figure: Any) -> bytes | None:
 
 
 def _install_show() -> None:
-    """``plt.show`` under Agg would only warn."""
+    """``plt.show`` under Agg would do nothing."""
     pyplot = sys.modules.get("matplotlib.pyplot")
-    if pyplot is None or getattr(pyplot.show, "_pandastack", False):
-        return
-    pyplot.show = show
-    warnings.filterwarnings("ignore", message=".*is non-interactive, and thus cannot be shown")
+    if hasattr(pyplot, "show") and not getattr(pyplot.show, "_pandastack", False):
+        pyplot.show = show
 
 
 def show(*_args: object, **_options: object) -> None:

@@ -11,6 +11,7 @@ import io
 import os
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from . import ownership
 
@@ -19,6 +20,7 @@ SendLate = Callable[[str, int, str], None]
 
 #: Copies of the pipes are kept above the descriptors that user code deals with.
 _HIGH_FD = 700
+_NAMES = {1: "stdout", 2: "stderr"}
 
 
 class OutputStream(io.TextIOWrapper):
@@ -52,32 +54,49 @@ class Output:
     def __init__(self, send_late: SendLate) -> None:
         self._send_late = send_late
         self._copies = {fd: fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _HIGH_FD) for fd in (1, 2)}
-        self.repair()
+        #: What prints go to unless user code replaced it. Log handlers of earlier cells hold on to these.
+        self._streams: dict[str, OutputStream] = {}
+        for fd, name in _NAMES.items():
+            self._renew(fd, name)
 
     def repair(self) -> None:
         """Puts right what an earlier cell closed or deleted; a replacement that works is left alone."""
-        for fd, name in ((1, "stdout"), (2, "stderr")):
+        for fd, name in _NAMES.items():
             if not _is_open(fd):
                 os.dup2(self._copies[fd], fd)
-            stream = getattr(sys, name, None)
-            if stream is None or getattr(stream, "closed", False):
-                stream = OutputStream(fd, name, self._send_late)
-                setattr(sys, name, stream)
-                setattr(sys, f"__{name}__", stream)
+            # A child that shares the pipe may have made it fail instead of wait.
+            os.set_blocking(fd, True)
+            if not _is_usable(self._streams[name]) or not _is_usable(getattr(sys, name, None)):
+                self._renew(fd, name)
 
-    def replace(self) -> None:
-        """Makes fresh streams, whatever there is."""
-        for name in ("stdout", "stderr"):
-            setattr(sys, name, None)
-        self.repair()
+    def _renew(self, fd: int, name: str) -> None:
+        stream = OutputStream(fd, name, self._send_late)
+        self._streams[name] = stream
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
 
     def flush(self) -> None:
         """Sees to it that everything written is in the pipes. A stream that user code broke is not our failure."""
-        for name in ("stdout", "stderr"):
-            try:
-                getattr(sys, name).flush()
-            except Exception:  # noqa: S110
-                pass
+        for name, ours in self._streams.items():
+            _flush(getattr(sys, name, None))
+            _flush(ours)
+
+
+def _flush(stream: Any) -> None:
+    try:
+        stream.flush()
+    except Exception:  # noqa: S110
+        pass
+
+
+def _is_usable(stream: Any) -> bool:
+    try:
+        return stream is not None and not stream.closed
+    except AttributeError:
+        return hasattr(stream, "write")
+    except ValueError:
+        # Its buffer was detached.
+        return False
 
 
 def _is_open(fd: int) -> bool:

@@ -1,6 +1,6 @@
-"""Which cell a thread works for.
+"""Which cell a thread or an asyncio task works for.
 
-A thread belongs to the cell that started it, so that what it prints during a later cell is not taken for that cell's output.
+Both belong to the cell that started them, so that what they print during a later cell is not taken for that cell's output.
 """
 
 from __future__ import annotations
@@ -8,18 +8,24 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from typing import Any
 
 _ATTRIBUTE = "_pandastack_cell"
 
+#: Tasks and callbacks of an event loop run in a copy of the context that made them, and so keep its cell.
+_owner: ContextVar[int | None] = ContextVar(_ATTRIBUTE, default=None)
 #: The cell that is running, or the last one that ran; 0 before the first.
 _current = 0
+#: In a process that user code forked, there is no later cell to tell from.
+_forked = False
 
 
 def begin(cell: int) -> None:
-    """Makes a cell the current one."""
+    """Makes a cell the current one. To be called in the main thread."""
     global _current
     _current = cell
+    _owner.set(cell)
 
 
 def current() -> int:
@@ -28,9 +34,19 @@ def current() -> int:
 
 
 def of_this_thread() -> int:
-    """The cell that the calling thread works for."""
-    owner = threading.current_thread().__dict__.get(_ATTRIBUTE)
+    """The cell that the calling thread or task works for."""
+    if _forked:
+        return _current
+    owner = _owner.get()
+    if owner is None:
+        owner = threading.current_thread().__dict__.get(_ATTRIBUTE)
     return _current if owner is None else owner
+
+
+def forget() -> None:
+    """Makes everything in this process belong to the current cell."""
+    global _forked
+    _forked = True
 
 
 def install() -> None:
@@ -44,15 +60,11 @@ def _patch_start() -> None:
 
     def start_owned(self: threading.Thread) -> None:
         # IPython runs shell magics of every cell in one thread of its own.
-        if not _serves_all_cells(self):
+        if not is_script_magic_thread(self):
             self.__dict__[_ATTRIBUTE] = of_this_thread()
         start(self)
 
     threading.Thread.start = start_owned  # type: ignore[method-assign]
-
-
-def _serves_all_cells(thread: threading.Thread) -> bool:
-    return is_script_magic_thread(thread)
 
 
 def is_script_magic_thread(thread: threading.Thread) -> bool:
@@ -87,10 +99,8 @@ class _Owned:
         self._cell = cell
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        attributes = threading.current_thread().__dict__
-        before = attributes.get(_ATTRIBUTE)
-        attributes[_ATTRIBUTE] = self._cell
+        token = _owner.set(self._cell)
         try:
             return self._work(*args, **kwargs)
         finally:
-            attributes[_ATTRIBUTE] = before
+            _owner.reset(token)

@@ -11,18 +11,56 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from IPython.core import page
 from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
+from IPython.core.error import UsageError
+from IPython.core.formatters import DisplayFormatter
 from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.text import LSString, SList
 from traitlets.config import Config
 
-from . import figures
-from .bundles import MAX_TEXT, cut, to_wire
+from . import figures, tables
+from .bundles import MAX_NAME, MAX_TEXT, cut, to_wire
+from .tracebacks import only_users_frames, text_of, traceback_of
 
 Event = dict[str, Any]
 Sink = Callable[[Event], None]
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+
+
+class Formatter(DisplayFormatter):
+    """Forms of a value. One broken form is a note on stderr; a broken ``__repr__`` is the cell's error, as it is for ``print``."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._depth = 0
+        self._failures: list[BaseException] = []
+
+    def format(self, obj: Any, include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        """All forms of a value."""
+        tables.prepare()
+        outer, self._failures = self._failures, []
+        self._depth += 1
+        try:
+            data, metadata = super().format(obj, include=include, exclude=exclude)
+            failures = self._failures
+        finally:
+            self._depth -= 1
+            self._failures = outer
+        if failures and not data:
+            raise failures[-1]
+        for failure in failures:
+            sys.stderr.write(traceback_of(failure) + "\n")
+        return data, metadata
+
+    def take_failure(self, error: BaseException | None) -> bool:
+        """Keeps an exception that came out of one form. False if no value is being formatted."""
+        if self._depth == 0 or error is None:
+            return False
+        self._failures.append(error)
+        return True
 
 
 class ResultHook(DisplayHook):
@@ -35,15 +73,15 @@ class ResultHook(DisplayHook):
 
     def compute_format_data(self, result: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """All forms of a value; a figure that the cell has shown is not drawn again."""
-        figures.set_skip_shown(True)
-        try:
-            return super().compute_format_data(result)
-        finally:
-            figures.set_skip_shown(False)
+        if figures.was_shown(result):
+            return {}, {}
+        return super().compute_format_data(result)
 
     def write_format_data(self, format_dict: dict[str, Any], md_dict: dict[str, Any] | None = None) -> None:
         """Sends the value."""
-        self.shell.emit({"op": "result", "data": to_wire(format_dict)})
+        bundle = to_wire(format_dict)
+        if bundle:
+            self.shell.emit({"op": "result", "data": bundle})
 
 
 class EventPublisher(DisplayPublisher):
@@ -62,6 +100,8 @@ class EventPublisher(DisplayPublisher):
     ) -> None:
         """Sends one displayed object."""
         display_id = (transient or {}).get("display_id")
+        if display_id is not None:
+            display_id = cut(str(display_id), MAX_NAME)
         bundle = to_wire(data)
         if bundle:
             self.shell.emit({"op": "display", "data": bundle, "display_id": display_id, "update": bool(update)})
@@ -75,16 +115,28 @@ class Shell(InteractiveShell):
     """One interpreter. ``sink`` receives its events; without one they are dropped."""
 
     sink: Sink | None = None
-    #: The error that the last cell ended with, as an event.
+    #: The error that the running or last cell ended with, as an event.
     last_error: Event | None = None
+    #: Called before an error is told: what a failing cell needs to be told with.
+    before_error: Callable[[BaseException | None], None] = staticmethod(lambda _error: None)
 
     def emit(self, event: Event) -> None:
         """Hands an event on."""
         if self.sink is not None:
             self.sink(event)
 
+    def init_display_formatter(self) -> None:
+        """Sets the formatter up."""
+        self.display_formatter = Formatter(parent=self)
+        self.configurables.append(self.display_formatter)
+
     def enable_gui(self, gui: str | None = None) -> None:
-        """There is no window system; ``%matplotlib inline`` asks for none."""
+        """There is no window system."""
+
+    def enable_matplotlib(self, gui: str | None = None) -> tuple[str | None, str]:
+        """``%matplotlib`` with whatever argument: figures come as pictures."""
+        figures.select_backend()
+        return "inline", figures.BACKEND
 
     def ask_exit(self) -> None:
         """``exit()`` ends the cell, as in a script, and not the session."""
@@ -96,52 +148,99 @@ class Shell(InteractiveShell):
 
     def system(self, cmd: str) -> None:  # type: ignore[override]
         """``!cmd``: output goes straight to the cell's own pipes; an interrupt ends the cell, not only the command."""
-        sys.stdout.flush()
-        sys.stderr.flush()
+        code, _output = self._run_command(self.var_expand(cmd, depth=1), {})
+        self.user_ns["_exit_code"] = code
+
+    system_piped = system_raw = system
+
+    def getoutput(self, cmd: str, split: bool = True, depth: int = 0) -> Any:
+        """``x = !cmd``: what the command writes on both streams, as lines."""
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        code, output = self._run_command(self.var_expand(cmd, depth=depth + 1), options)
+        self.user_ns["_exit_code"] = code
+        text = (output or b"").decode("utf-8", "replace")
+        return SList(text.splitlines()) if split else LSString(text)
+
+    @staticmethod
+    def _run_command(command: str, options: dict[str, Any]) -> tuple[int, bytes | None]:
         shell = "/bin/bash" if os.path.exists("/bin/bash") else "/bin/sh"
-        process = subprocess.Popen(self.var_expand(cmd, depth=1), shell=True, executable=shell)
+        process = subprocess.Popen(command, shell=True, executable=shell, **options)
         try:
-            code = process.wait()
+            output, _ = process.communicate()
         except BaseException:
             process.kill()
             process.wait()
             raise
-        self.user_ns["_exit_code"] = code if code >= 0 else 128 - code
+        # A command that a signal ended has the code that a shell would give it.
+        return process.returncode if process.returncode >= 0 else 128 - process.returncode, output
 
-    system_piped = system_raw = system
-
-    def showtraceback(self, *args: Any, **kwargs: Any) -> None:
-        """Formats the current exception; one that cannot be formatted is still told."""
+    def showtraceback(self, exc_tuple: Any = None, *args: Any, **kwargs: Any) -> None:
+        """Tells the current exception; one that cannot be formatted is told all the same."""
+        error = (exc_tuple or sys.exc_info())[1]
+        if isinstance(self.display_formatter, Formatter) and self.display_formatter.take_failure(error):
+            return
+        self.before_error(error)
+        # `%pdb on` asks for a debugger after every error.
+        self.call_pdb = False
+        if error is None or isinstance(error, (SystemExit, UsageError)):
+            self.tell_error(error)
+            return
+        if isinstance(error, BaseExceptionGroup):
+            # IPython shows a group without what is in it.
+            self.tell_error(error, traceback_of(error))
+            return
         try:
-            super().showtraceback(*args, **kwargs)
-        except BaseException:
-            self.tell_error(*sys.exc_info()[:2])
+            only_users_frames(error)
+            super().showtraceback((type(error), error, error.__traceback__), tb_offset=0)
+        except BaseException as broken:
+            self.tell_error(broken if isinstance(broken, KeyboardInterrupt) else error)
 
     def _showtraceback(self, etype: type[BaseException] | None, evalue: BaseException | None, stb: list[str]) -> None:
-        text = _ANSI.sub("", "\n".join(stb)) if isinstance(stb, list) else _ANSI.sub("", str(stb))
-        self.tell_error(etype, evalue, text)
+        self.tell_error(evalue, "\n".join(stb) if isinstance(stb, list) else str(stb))
 
-    def tell_error(
-        self, etype: type[BaseException] | None, evalue: BaseException | None, traceback: str | None = None
-    ) -> None:
-        """Sends an error."""
-        name = getattr(etype, "__name__", "Error")
-        value = _text_of(evalue)
-        text = traceback if traceback is not None else f"{name}: {value}"
-        error = {"op": "error", "name": name, "value": cut(value, MAX_TEXT), "traceback": cut(text, MAX_TEXT)}
-        self.last_error = error
-        self.emit(error)
+    def show_usage_error(self, exc: BaseException) -> None:
+        """A magic that does not exist or does not like its arguments."""
+        self.tell_error(exc)
+
+    def tell_error(self, error: BaseException | None, traceback: str | None = None) -> None:
+        """Sends what the cell failed with. A second failure in the same cell is text on stderr."""
+        name = type(error).__name__ if error is not None else "Error"
+        value = text_of(error)
+        text = _ANSI.sub("", traceback) if traceback is not None else f"{name}: {value}"
+        text = cut(text, MAX_TEXT)
+        if self.last_error is not None:
+            sys.stderr.write(text + "\n")
+            return
+        event = {"op": "error", "name": cut(name, MAX_NAME), "value": cut(value, MAX_TEXT), "traceback": text}
+        self.last_error = event
+        self.emit(event)
 
 
-def _text_of(error: BaseException | None) -> str:
-    try:
-        return str(error)
-    except BaseException as broken:
-        return f"<{type(error).__name__} whose text cannot be had: {type(broken).__name__}>"
+def _drop_exit_hint(message: Any, *args: Any, **kwargs: Any) -> None:
+    if not str(message).startswith("To exit:"):
+        warnings.warn(message, *args, **kwargs)  # noqa: B028
 
 
 def build() -> Shell:
     """Makes the one shell of this process, with ``__main__`` as its namespace."""
+    module = types.ModuleType("__main__", "The namespace of the code context.")
+    shell = Shell.instance(
+        config=_config(),
+        user_module=module,
+        user_ns=module.__dict__,
+        displayhook_class=ResultHook,
+        display_pub_class=EventPublisher,
+    )
+    figures.register(shell)
+    # `obj?` would start a pager, `%edit` an editor; both would wait for a person.
+    shell.set_hook("show_in_pager", page.as_hook(page.display_page), 0)
+    shell.set_hook("editor", _no_editor, 0)
+    # It advises keys that nobody can press. Not a filter: user code may reset those.
+    sys.modules[InteractiveShell.__module__].warn = _drop_exit_hint  # type: ignore[attr-defined]
+    return shell
+
+
+def _config() -> Config:
     config = Config()
     # A history file would be shared by all contexts and needs a thread.
     config.HistoryManager.enabled = False
@@ -149,14 +248,8 @@ def build() -> Shell:
     config.InteractiveShell.xmode = "Context"
     config.InteractiveShell.ast_node_interactivity = "last_expr"
     config.InteractiveShell.cache_size = 1000
-    module = types.ModuleType("__main__", "The namespace of the code context.")
-    shell = Shell.instance(
-        config=config,
-        user_module=module,
-        user_ns=module.__dict__,
-        displayhook_class=ResultHook,
-        display_pub_class=EventPublisher,
-    )
-    figures.register(shell)
-    warnings.filterwarnings("ignore", message="To exit: use 'exit', 'quit', or Ctrl-D.")
-    return shell
+    return config
+
+
+def _no_editor(*_args: object, **_options: object) -> None:
+    raise RuntimeError("an editor needs a terminal; this code runs without one")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import gc
 import importlib
+import linecache
 import os
 import select
 import signal
@@ -17,7 +18,9 @@ import time
 import warnings
 from typing import Any
 
-from . import context, figures
+from IPython.core import async_helpers
+
+from . import context, figures, tables
 from .channel import Channel, ChannelClosed, Message
 
 
@@ -39,7 +42,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def warm(modules: list[str]) -> Any:
     """Imports modules, builds the shell and uses it once, leaving no trace that user code could see."""
-    os.environ.setdefault("MPLBACKEND", figures.BACKEND)
+    _hide_own_start()
+    figures.choose_backend()
     os.environ.setdefault("PLOTLY_RENDERER", "plotly_mimetype")
     from .shell import build
 
@@ -50,7 +54,10 @@ def warm(modules: list[str]) -> Any:
         except Exception as error:
             # A template may list what a smaller one lacks; its contexts then import on their own.
             print(f"warm import of {name} failed: {type(error).__name__}: {error}", file=sys.stderr)
+    tables.prepare()
     _use_once(shell)
+    _forget_use(shell)
+    _end_library_threads()
     warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork.*", category=DeprecationWarning)
     gc.collect()
     # Objects of before the forks are never collected: a collection would write to, and so copy, every page of them.
@@ -68,8 +75,40 @@ def _use_once(shell: Any) -> None:
     pandas = sys.modules.get("pandas")
     if pandas is not None:
         shell.display_formatter.format(pandas.DataFrame({"a": [1, 2], "b": [0.5, 1.5]}))
+
+
+def _forget_use(shell: Any) -> None:
+    """Leaves no trace of the cells above, and no event loop: a fork would share its descriptors with its siblings."""
     shell.reset(new_session=True)
     shell.last_error = None
+    for name in ("last_exc", "last_type", "last_value", "last_traceback"):
+        if hasattr(sys, name):
+            delattr(sys, name)
+    linecache.clearcache()
+    if async_helpers._asyncio_event_loop is not None:
+        async_helpers._asyncio_event_loop.close()
+        async_helpers._asyncio_event_loop = None
+    figures.hide_backend_variable()
+
+
+def _end_library_threads() -> None:
+    """OpenBLAS stops its threads at a fork and starts them when it needs them again, so one fork leaves the zygote with one thread."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+
+
+def _hide_own_start() -> None:
+    """Takes out of the environment and the module path what only served to start this process."""
+    if sys.path and sys.path[0] == os.getcwd():
+        del sys.path[0]
+    own = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    others = [path for path in os.environ.pop("PYTHONPATH", "").split(os.pathsep) if path and os.path.abspath(path) != own]
+    if others:
+        os.environ["PYTHONPATH"] = os.pathsep.join(others)
 
 
 def _draw_once() -> None:

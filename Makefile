@@ -53,19 +53,22 @@ recipes-venv: $(VENV)/.recipes
 
 bench-venv: $(VENV)/.bench
 
+# The requirements files name every package there is to install.
+PIP_INSTALL := $(VENV)/bin/pip install -q --disable-pip-version-check --no-deps
+
 $(VENV)/bin/python:
 	python3 -m venv $(VENV)
 
 $(VENV)/.recipes: recipes/requirements.txt | $(VENV)/bin/python
-	$(VENV)/bin/pip install -q --disable-pip-version-check -r recipes/requirements.txt
+	$(PIP_INSTALL) -r recipes/requirements.txt
 	@touch $@
 
 $(VENV)/.tests: tests/requirements.txt | $(VENV)/bin/python
-	$(VENV)/bin/pip install -q --disable-pip-version-check -r tests/requirements.txt
+	$(PIP_INSTALL) -r tests/requirements.txt
 	@touch $@
 
 $(VENV)/.bench: benches/requirements.txt | $(VENV)/bin/python
-	$(VENV)/bin/pip install -q --disable-pip-version-check -r benches/requirements.txt
+	$(PIP_INSTALL) -r benches/requirements.txt
 	@touch $@
 
 clean: ## Remove what was built, the baked test template too.

@@ -1,7 +1,7 @@
 """Latencies and density of PandaStack beside native yardsticks: a table for people, JSON for machines.
 
-Samples of a number and of its yardstick are taken in turns, so that both see the same machine. Needs root, a built program
-and a baked template: `make bench` sees to all of it.
+Samples of a number and of its yardstick are taken in turns, so that both see the same machine. Needs root, a built
+program and a baked template: `make bench` sees to all of it.
 """
 
 import argparse

@@ -1,0 +1,293 @@
+//! One cell from its start to its end.
+//!
+//! ```text
+//!             end, death
+//!   running ------------------------------------> finished
+//!      | time limit, cancelled                        ^
+//!      v                 end                          |
+//!   interrupting ------------------------------------ +
+//!      |  SIGINT to the group, again and again        |
+//!      v  2 s                                         |
+//!   killed: the process and its session ------------- +
+//! ```
+
+use std::{collections::VecDeque, future, time::Duration};
+
+use pandastack_agent_protocol::{
+    CELL_STREAM_CAP,
+    messages::{CellEnd, CellError, CellEvent, CellStatus, MimeBundle, MimeEntry, RunCellRequest, cell_event::Kind},
+};
+use tokio::{
+    sync::mpsc,
+    time::{self, Instant},
+};
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+
+use crate::{
+    interpreter::Interpreter,
+    output::{CappedText, Channel, read_either},
+    wire::{End, FromContext, Mime, ReceiveError},
+};
+
+/// From the first interrupt until the process is killed.
+const INTERRUPT_GRACE: Duration = Duration::from_secs(2);
+/// Between interrupts: code that starts one process after another swallows the first few.
+const INTERRUPT_INTERVAL: Duration = Duration::from_millis(250);
+/// Events that are held for a host that does not read while a cell is being interrupted.
+const MOST_PENDING: usize = 64;
+
+/// Where a cell's events go.
+pub(crate) type Events = mpsc::Sender<Result<CellEvent, Status>>;
+
+/// A cell to run.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) request: RunCellRequest,
+    pub(crate) events: Events,
+    /// The caller does not want it any more.
+    pub(crate) cancel: CancellationToken,
+}
+
+/// How a cell left its process.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// It serves the next cell.
+    Alive(Verdict),
+    /// It has died or broken the contract.
+    Broken { why: String },
+    /// It did not heed the interrupts.
+    Unresponsive { status: CellStatus },
+    /// The context is being closed.
+    Closing,
+}
+
+/// What the interpreter said at the end.
+#[derive(Debug)]
+pub(crate) struct Verdict {
+    pub(crate) status: CellStatus,
+    pub(crate) end: End,
+}
+
+/// A cell while it runs.
+pub(crate) struct Cell<'a> {
+    interpreter: &'a mut Interpreter,
+    number: u64,
+    started: Instant,
+    deadline: Option<Instant>,
+    stage: Stage,
+    stdout: CappedText,
+    stderr: CappedText,
+    pub(crate) out: Outbox,
+}
+
+#[derive(Clone, Copy)]
+enum Stage {
+    Running,
+    Interrupting { status: CellStatus, next: Instant, until: Instant },
+}
+
+/// Events on their way to a host that may be slow or gone.
+pub(crate) struct Outbox {
+    events: Events,
+    pending: VecDeque<Kind>,
+    gone: bool,
+}
+
+impl Outbox {
+    pub(crate) fn new(events: Events) -> Self {
+        Self { events, pending: VecDeque::new(), gone: false }
+    }
+
+    fn push(&mut self, kind: Kind) {
+        if !self.gone {
+            self.pending.push_back(kind);
+        }
+    }
+
+    /// Sends one event. Must not be called when there is none.
+    async fn send_one(&mut self) {
+        match self.events.reserve().await {
+            Ok(permit) => {
+                if let Some(kind) = self.pending.pop_front() {
+                    permit.send(Ok(CellEvent { kind: Some(kind) }));
+                }
+            }
+            Err(_) => {
+                self.gone = true;
+                self.pending.clear();
+            }
+        }
+    }
+
+    /// Sends what is left and the end, beside whatever comes next.
+    pub(crate) fn finish(mut self, end: CellEnd) {
+        self.push(Kind::End(end));
+        tokio::spawn(async move {
+            while !self.pending.is_empty() {
+                self.send_one().await;
+            }
+        });
+    }
+}
+
+impl<'a> Cell<'a> {
+    pub(crate) fn new(interpreter: &'a mut Interpreter, number: u64, job: &Job) -> Self {
+        let started = Instant::now();
+        let limit = (job.request.timeout_ms > 0).then(|| Duration::from_millis(job.request.timeout_ms));
+        Self {
+            interpreter,
+            number,
+            started,
+            deadline: limit.and_then(|limit| started.checked_add(limit)),
+            stage: Stage::Running,
+            stdout: CappedText::new(CELL_STREAM_CAP),
+            stderr: CappedText::new(CELL_STREAM_CAP),
+            out: Outbox::new(job.events.clone()),
+        }
+    }
+
+    /// Follows the cell to its end.
+    pub(crate) async fn follow(&mut self, cancel: &CancellationToken, closing: &CancellationToken) -> Outcome {
+        loop {
+            let held = self.out.pending.len();
+            let may_read = held == 0 || (matches!(self.stage, Stage::Interrupting { .. }) && held < MOST_PENDING);
+            let running = matches!(self.stage, Stage::Running);
+            tokio::select! {
+                biased;
+                () = closing.cancelled() => return Outcome::Closing,
+                () = cancel.cancelled(), if running => self.begin_interrupt(CellStatus::Cancelled),
+                () = alarm(self.deadline, self.stage) => {
+                    if let Some(outcome) = self.alarmed() {
+                        return outcome;
+                    }
+                }
+                () = self.out.send_one(), if held > 0 => {}
+                message = crate::wire::receive(&mut self.interpreter.receiver), if may_read => {
+                    self.drain();
+                    if let Some(outcome) = self.handle(message) {
+                        self.flush_text();
+                        return outcome;
+                    }
+                }
+                (channel, bytes) = read_either(&mut self.interpreter.stdout, &mut self.interpreter.stderr), if may_read => {
+                    match channel {
+                        Channel::Stdout => emit(&mut self.stdout, bytes, Kind::Stdout, &mut self.out),
+                        Channel::Stderr => emit(&mut self.stderr, bytes, Kind::Stderr, &mut self.out),
+                    }
+                }
+            }
+        }
+    }
+
+    /// The end as far as the cell itself knows it.
+    pub(crate) fn summary(&self, status: CellStatus) -> CellEnd {
+        CellEnd {
+            status: status as i32,
+            exit_code: 1,
+            duration_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            stdout_bytes: self.stdout.total(),
+            stderr_bytes: self.stderr.total(),
+            ..CellEnd::default()
+        }
+    }
+
+    fn begin_interrupt(&mut self, status: CellStatus) {
+        let now = Instant::now();
+        self.interpreter.interrupt();
+        self.stage = Stage::Interrupting { status, next: now + INTERRUPT_INTERVAL, until: now + INTERRUPT_GRACE };
+    }
+
+    fn alarmed(&mut self) -> Option<Outcome> {
+        match self.stage {
+            Stage::Running => self.begin_interrupt(CellStatus::TimedOut),
+            Stage::Interrupting { status, until, .. } if Instant::now() >= until => {
+                self.drain();
+                self.flush_text();
+                return Some(Outcome::Unresponsive { status });
+            }
+            Stage::Interrupting { status, next, until } => {
+                self.interpreter.interrupt();
+                self.stage = Stage::Interrupting { status, next: (next + INTERRUPT_INTERVAL).min(until), until };
+            }
+        }
+        None
+    }
+
+    /// Takes what was written before the message at hand: that keeps text and results in their order.
+    fn drain(&mut self) {
+        let Self { interpreter, stdout, stderr, out, .. } = self;
+        interpreter.stdout.drain(|bytes| emit(stdout, bytes, Kind::Stdout, out));
+        interpreter.stderr.drain(|bytes| emit(stderr, bytes, Kind::Stderr, out));
+    }
+
+    fn flush_text(&mut self) {
+        let rest = [self.stdout.finish().map(Kind::Stdout), self.stderr.finish().map(Kind::Stderr)];
+        for kind in rest.into_iter().flatten() {
+            self.out.push(kind);
+        }
+    }
+
+    /// Handles a message; those of earlier cells are late and dropped.
+    fn handle(&mut self, message: Result<FromContext, ReceiveError>) -> Option<Outcome> {
+        let message = match message {
+            Ok(message) => message,
+            Err(ReceiveError::Closed) => return Some(Outcome::Broken { why: String::new() }),
+            Err(error) => return Some(Outcome::Broken { why: error.to_string() }),
+        };
+        match message {
+            FromContext::End(end) if end.cell == self.number => {
+                return Some(Outcome::Alive(Verdict { status: self.status(&end), end }));
+            }
+            FromContext::Result { cell, data } if cell == self.number => {
+                self.out.push(Kind::Result(bundle(data, None, false)));
+            }
+            FromContext::Display { cell, data, display_id, update } if cell == self.number => {
+                self.out.push(Kind::Display(bundle(data, display_id, update)));
+            }
+            FromContext::Clear { cell, wait } if cell == self.number => self.out.push(Kind::Clear(wait)),
+            FromContext::Stream { cell, name, text } if cell == self.number => {
+                if name == "stderr" {
+                    emit(&mut self.stderr, text.as_bytes(), Kind::Stderr, &mut self.out);
+                } else {
+                    emit(&mut self.stdout, text.as_bytes(), Kind::Stdout, &mut self.out);
+                }
+            }
+            FromContext::Error { cell, name, value, traceback } if cell == self.number => {
+                self.out.push(Kind::Error(CellError { name, value, traceback }));
+            }
+            _ => tracing::debug!("a late message of an earlier cell was dropped"),
+        }
+        None
+    }
+
+    fn status(&self, end: &End) -> CellStatus {
+        match self.stage {
+            Stage::Interrupting { status, .. } => status,
+            Stage::Running if end.status == "ok" => CellStatus::Ok,
+            Stage::Running => CellStatus::Error,
+        }
+    }
+}
+
+fn emit(text: &mut CappedText, bytes: &[u8], kind: impl FnOnce(String) -> Kind, out: &mut Outbox) {
+    if let Some(text) = text.push(bytes) {
+        out.push(kind(text));
+    }
+}
+
+fn bundle(data: Mime, display_id: Option<String>, update: bool) -> MimeBundle {
+    MimeBundle {
+        entries: data.0.into_iter().map(|(mime, data)| MimeEntry { mime, data }).collect(),
+        display_id: display_id.unwrap_or_default(),
+        update,
+    }
+}
+
+async fn alarm(deadline: Option<Instant>, stage: Stage) {
+    match (stage, deadline) {
+        (Stage::Running, None) => future::pending().await,
+        (Stage::Running, Some(deadline)) => time::sleep_until(deadline).await,
+        (Stage::Interrupting { next, .. }, _) => time::sleep_until(next).await,
+    }
+}

@@ -1,0 +1,149 @@
+//! Kills the largest process before the sandbox as a whole runs out of memory: that would end every process in it.
+
+use std::{
+    collections::VecDeque,
+    fs,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::{sync::watch, time};
+
+use crate::{processes, zygote::Zygote};
+
+/// Free memory below which a process is killed: this much, or this part of all memory if that is more.
+const RESERVE_BYTES: u64 = 64 * 1024 * 1024;
+const RESERVE_DIVISOR: u64 = 25;
+/// Between looks, and between them once less than a quarter is free.
+const INTERVAL: Duration = Duration::from_millis(100);
+const CLOSE_INTERVAL: Duration = Duration::from_millis(20);
+/// While no call is under way but processes run on in the background.
+const BACKGROUND_INTERVAL: Duration = Duration::from_secs(1);
+/// Kills that are remembered.
+const MOST_KILLS: usize = 16;
+
+/// The processes that were killed for their memory and whose end nobody has explained yet.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MemoryKills {
+    pids: Arc<Mutex<VecDeque<i32>>>,
+}
+
+impl MemoryKills {
+    fn note(&self, pid: i32) {
+        let mut pids = self.pids.lock().unwrap_or_else(PoisonError::into_inner);
+        if pids.len() == MOST_KILLS {
+            pids.pop_front();
+        }
+        pids.push_back(pid);
+    }
+
+    /// Whether this process was killed for its memory; asks once.
+    pub(crate) fn take(&self, pid: Pid) -> bool {
+        let pid = pid.as_raw_nonzero().get();
+        let mut pids = self.pids.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = pids.iter().position(|&killed| killed == pid);
+        found.and_then(|at| pids.remove(at)).is_some()
+    }
+}
+
+/// All memory and what of it is free, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Memory {
+    total: u64,
+    available: u64,
+}
+
+impl Memory {
+    fn parse(meminfo: &str) -> Option<Self> {
+        let field = |name: &str| {
+            let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+            line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+        };
+        Some(Self { total: field("MemTotal")?, available: field("MemAvailable").or_else(|| field("MemFree"))? })
+    }
+
+    fn now() -> Option<Self> {
+        Self::parse(&fs::read_to_string("/proc/meminfo").ok()?)
+    }
+
+    fn is_short(self) -> bool {
+        // In a very small sandbox the fixed reserve would be most of it.
+        let reserve = RESERVE_BYTES.max(self.total / RESERVE_DIVISOR).min(self.total / 4);
+        self.available < reserve
+    }
+
+    fn is_getting_short(self) -> bool {
+        self.available < self.total / 4
+    }
+}
+
+/// Watches while calls are under way or processes run in the background; otherwise sleeps without a timer.
+pub(crate) async fn watch(mut calls: watch::Receiver<usize>, zygote: Option<Zygote>, kills: MemoryKills) {
+    loop {
+        if calls.wait_for(|&count| count > 0).await.is_err() {
+            return;
+        }
+        loop {
+            let under_way = *calls.borrow_and_update() > 0;
+            let spared = zygote.as_ref().map_or(0, Zygote::pid);
+            let memory = Memory::now();
+            if memory.is_some_and(Memory::is_short) {
+                kill_largest(spared, &kills);
+            }
+            let pause = match memory {
+                Some(memory) if memory.is_getting_short() => CLOSE_INTERVAL,
+                _ if under_way => INTERVAL,
+                _ if processes::descendants().iter().any(|process| process.pid != spared) => BACKGROUND_INTERVAL,
+                _ => break,
+            };
+            time::sleep(pause).await;
+        }
+    }
+}
+
+fn kill_largest(spared: i32, kills: &MemoryKills) {
+    let candidates = processes::descendants().into_iter().filter(|process| process.pid != spared);
+    let Some(largest) = candidates.max_by_key(|process| process.resident_pages) else {
+        return;
+    };
+    let Some(pid) = Pid::from_raw(largest.pid) else {
+        return;
+    };
+    kills.note(largest.pid);
+    match kill_process(pid, Signal::KILL) {
+        Ok(()) => tracing::warn!(pid = largest.pid, name = largest.name, "killed the largest process: memory is short"),
+        Err(error) => tracing::debug!(%error, pid = largest.pid, "the largest process was not killed"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn meminfo_is_read() {
+        let text = "MemTotal:        2000000 kB\nMemFree:   1 kB\nMemAvailable:     70000 kB\n";
+        let memory = Memory::parse(text).unwrap();
+        assert_eq!(memory, Memory { total: 2_048_000_000, available: 71_680_000 });
+        assert!(memory.is_short() && memory.is_getting_short());
+        assert_eq!(Memory::parse("MemTotal: x kB"), None);
+        assert!(Memory::now().is_some());
+    }
+
+    #[test]
+    fn a_small_sandbox_keeps_a_smaller_reserve() {
+        let mebibyte = 1024 * 1024;
+        assert!(!Memory { total: 128 * mebibyte, available: 40 * mebibyte }.is_short());
+        assert!(Memory { total: 128 * mebibyte, available: 20 * mebibyte }.is_short());
+    }
+
+    #[test]
+    fn a_kill_explains_one_death() {
+        let kills = MemoryKills::default();
+        kills.note(41);
+        let pid = Pid::from_raw(41).unwrap();
+        assert!(kills.take(pid));
+        assert!(!kills.take(pid));
+    }
+}

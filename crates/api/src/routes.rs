@@ -10,6 +10,9 @@ mod templates;
 mod tokens;
 mod unbuilt;
 
+#[cfg(test)]
+pub(crate) use self::exec::frames as exec_frames;
+
 use axum::{
     Router, middleware,
     routing::{delete, get, post},

@@ -79,7 +79,6 @@ pub(crate) fn response_every(frames: impl Stream<Item = Frame> + Send + 'static,
 
 #[cfg(test)]
 mod tests {
-    use http_body_util::BodyExt;
     use serde_json::json;
 
     use super::*;
@@ -104,16 +103,25 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_silent_stream_sends_comments_and_the_last_event_ends_it() {
+        let (exit, exited) = tokio::sync::oneshot::channel();
         let frames = stream::once(async {
-            tokio::time::sleep(Duration::from_secs(25)).await;
+            exited.await.unwrap();
             Frame::event("exit", &json!({ "exit_code": 0 }))
         });
-        let response = response_every(frames, Duration::from_secs(10));
+        let response = response_every(frames, Duration::from_millis(5));
         assert_eq!(response.headers()[header::CACHE_CONTROL], "no-cache");
-        let body = response.into_body().collect().await.unwrap().to_bytes();
-        let expected = ": keepalive\n\n: keepalive\n\nevent: exit\ndata: {\"exit_code\":0}\n\n";
-        assert_eq!(String::from_utf8(body.to_vec()).unwrap(), expected);
+        let mut chunks = response.into_body().into_data_stream();
+        for _ in 0..2 {
+            assert_eq!(chunks.next().await.unwrap().unwrap(), COMMENT);
+        }
+        exit.send(()).unwrap();
+        let mut rest = Vec::new();
+        while let Some(chunk) = chunks.next().await {
+            rest.extend_from_slice(&chunk.unwrap());
+        }
+        let rest = String::from_utf8(rest).unwrap();
+        assert_eq!(rest.replace(": keepalive\n\n", ""), "event: exit\ndata: {\"exit_code\":0}\n\n");
     }
 }

@@ -43,6 +43,12 @@ impl Client {
         Ok(Self { http, base })
     }
 
+    /// The server's root.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        self.base.as_str().trim_end_matches('/')
+    }
+
     /// Whether the server answers.
     ///
     /// # Errors

@@ -8,7 +8,6 @@ import re
 import signal
 import socket
 import sys
-import threading
 
 from IPython.core import async_helpers
 
@@ -48,6 +47,7 @@ class Context:
         patches.install(self._output.flush)
         os.register_at_fork(after_in_child=self._become_child)
         self._shell.before_error = self._memory.open_reserve
+        self._shell.muted = self._interrupts.muted
         self._shell.events.register("post_execute", self._show_figures)
         self._interrupts.install()
         self._channel.send({"op": "hello", "pid": self._pid})
@@ -93,6 +93,10 @@ class Context:
         # Called by IPython after every cell, also after the inner one of `%%capture`, whatever became of it.
         try:
             figures.flush()
+        except KeyboardInterrupt as error:
+            # IPython would only print it. A picture of a cell that is interrupted already may be lost.
+            if self._shell.last_error is None:
+                self._shell.tell_error(error)
         except Exception as error:
             self._shell.tell_error(error, traceback_of(error))
 
@@ -112,7 +116,7 @@ class Context:
                 "status": "error" if failed else "ok",
                 "exit_code": code,
                 "execution_count": max(0, self._shell.execution_count - 1),
-                "threads": _other_threads(),
+                "threads": ownership.working_threads(),
                 "tasks": _pending_tasks(),
             },
         )
@@ -181,11 +185,6 @@ def exit_code(error: BaseException | None) -> int:
     if error.code is None:
         return 0
     return int(error.code) if isinstance(error.code, int) and -(2**31) <= error.code < 2**31 else 1
-
-
-def _other_threads() -> int:
-    main = threading.main_thread()
-    return sum(1 for thread in threading.enumerate() if thread is not main and not ownership.is_script_magic_thread(thread))
 
 
 def _pending_tasks() -> int:

@@ -11,6 +11,9 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+#: Fonts for what the chosen one has no signs for, as far as they are installed. Without them such text becomes boxes.
+_FALLBACK_FONTS = ("Noto Sans CJK JP", "Noto Sans CJK SC", "WenQuanYi Zen Hei", "Noto Sans Arabic", "Noto Sans Symbols2", "Noto Emoji")
+
 BACKEND = f"module://{__name__}"
 _VARIABLE = "MPLBACKEND"
 
@@ -51,6 +54,7 @@ def begin(emit: Callable[[dict[str, Any]], None]) -> None:
     _shown.clear()
     hide_backend_variable()
     _install_show()
+    _install_fallback_fonts()
 
 
 def hide_backend_variable() -> None:
@@ -108,7 +112,23 @@ def _show_once(figure: Any) -> None:
         _emit({"image/png": png})
 
 
+def _is_empty(figure: Any) -> bool:
+    return not any((figure.axes, figure.lines, figure.texts, figure.images, figure.patches, figure.artists, figure.legends))
+
+
 def _png(figure: Any) -> bytes | None:
+    """The picture; none of a figure with nothing in it, as in a notebook."""
+    if _is_empty(figure):
+        return None
+    with warnings.catch_warnings(record=True) as caught:
+        picture = _draw(figure)
+    # Matplotlib blames the line that called it, which is ours, once for each time that it lays the figure out.
+    for text in dict.fromkeys(f"{warning.category.__name__}: {warning.message}\n" for warning in caught):
+        sys.stderr.write(text)
+    return picture
+
+
+def _draw(figure: Any) -> bytes:
     from io import BytesIO
 
     options: dict[str, Any] = {"bbox_inches": "tight"}
@@ -131,6 +151,27 @@ def _install_show() -> None:
     pyplot = sys.modules.get("matplotlib.pyplot")
     if hasattr(pyplot, "show") and not getattr(pyplot.show, "_pandastack", False):
         pyplot.show = show
+
+
+def _install_fallback_fonts() -> None:
+    # Not through rcParams: styles, seaborn's themes and the code itself set the font families anew.
+    fonts = sys.modules.get("matplotlib.font_manager")
+    manager = getattr(fonts, "fontManager", None)
+    if not hasattr(manager, "_find_fonts_by_props") or "_find_fonts_by_props" in vars(manager):
+        return
+    installed = {entry.name for entry in manager.ttflist}
+    names = [name for name in _FALLBACK_FONTS if name in installed]
+    find = manager._find_fonts_by_props
+
+    def find_more(prop: Any, *args: Any, **options: Any) -> list[Any]:
+        found = find(prop, *args, **options)
+        if names:
+            others = fonts.FontProperties._from_any(prop).copy()
+            others.set_family(names)
+            found += [font for font in find(others, *args, **options) if font not in found]
+        return found
+
+    manager._find_fonts_by_props = find_more
 
 
 def show(*_args: object, **_options: object) -> None:
@@ -162,4 +203,5 @@ def __getattr__(name: str) -> Any:
 
     globals().update(FigureCanvas=FigureCanvas, FigureManager=FigureManager)
     _install_show()
+    _install_fallback_fonts()
     return globals()[name]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
+from collections.abc import Iterator
 from types import FrameType
 
 
@@ -31,6 +33,15 @@ class Interrupts:
         """The cell is over; interrupts do nothing until the next."""
         self._running = False
         self._pending = False
+
+    @contextlib.contextmanager
+    def muted(self) -> Iterator[None]:
+        """Interrupts do nothing inside. They come again and again until the cell ends; one was enough."""
+        running, self._running = self._running, False
+        try:
+            yield
+        finally:
+            self._running = running
 
     def __enter__(self) -> None:
         if threading.current_thread() is threading.main_thread():

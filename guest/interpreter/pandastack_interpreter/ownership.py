@@ -5,6 +5,7 @@ Both belong to the cell that started them, so that what they print during a late
 
 from __future__ import annotations
 
+import concurrent.futures.thread
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ from contextvars import ContextVar
 from typing import Any
 
 _ATTRIBUTE = "_pandastack_cell"
+_BUSY = "_pandastack_busy"
 
 #: Tasks and callbacks of an event loop run in a copy of the context that made them, and so keep its cell.
 _owner: ContextVar[int | None] = ContextVar(_ATTRIBUTE, default=None)
@@ -73,6 +75,19 @@ def is_script_magic_thread(thread: threading.Thread) -> bool:
     return loop is not None and loop is _script_magic_loop()
 
 
+def working_threads() -> int:
+    """How many threads beside the main one may still do something: not those of pools that wait for work, nor tqdm's watchdog."""
+    main = threading.main_thread()
+    return sum(1 for thread in threading.enumerate() if thread is not main and not _is_idle(thread))
+
+
+def _is_idle(thread: threading.Thread) -> bool:
+    if type(thread).__module__.startswith("tqdm.") or is_script_magic_thread(thread):
+        return True
+    is_worker = getattr(thread, "_target", None) is concurrent.futures.thread._worker  # type: ignore[attr-defined]
+    return is_worker and not thread.__dict__.get(_BUSY, False)
+
+
 def _script_magic_loop() -> object | None:
     from IPython.core.interactiveshell import InteractiveShell
 
@@ -100,7 +115,10 @@ class _Owned:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         token = _owner.set(self._cell)
+        attributes = threading.current_thread().__dict__
+        attributes[_BUSY] = True
         try:
             return self._work(*args, **kwargs)
         finally:
+            attributes[_BUSY] = False
             _owner.reset(token)

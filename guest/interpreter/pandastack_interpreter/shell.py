@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import subprocess
 import sys
 import types
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from IPython.core import page
+from IPython.core import async_helpers, page
 from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
 from IPython.core.error import UsageError
@@ -28,6 +30,12 @@ Event = dict[str, Any]
 Sink = Callable[[Event], None]
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+
+#: IPython's name for the source of a cell; it stands in the text of syntax errors. Kept elsewhere: numba and joblib look for it.
+_CELL_FILE = re.compile(r"<ipython-input-(\d+)-[0-9a-f]+>")
+
+#: How long an interrupted coroutine may take to end, in seconds; well under the agent's patience.
+_CANCEL_PATIENCE = 1.0
 
 
 class Formatter(DisplayFormatter):
@@ -117,8 +125,15 @@ class Shell(InteractiveShell):
     sink: Sink | None = None
     #: The error that the running or last cell ended with, as an event.
     last_error: Event | None = None
+    _left_out = 0
+    #: An interrupted cell with a top-level await is being ended, and what ended it.
+    _cancelling = False
+    _cancelled: BaseException | None = None
     #: Called before an error is told: what a failing cell needs to be told with.
     before_error: Callable[[BaseException | None], None] = staticmethod(lambda _error: None)
+
+    #: Entered while an interrupt is told, so that the next does not cut it short.
+    muted: Callable[[], AbstractContextManager[Any]] = staticmethod(nullcontext)
 
     def emit(self, event: Event) -> None:
         """Hands an event on."""
@@ -179,6 +194,9 @@ class Shell(InteractiveShell):
         error = (exc_tuple or sys.exc_info())[1]
         if isinstance(self.display_formatter, Formatter) and self.display_formatter.take_failure(error):
             return
+        if self._cancelling and isinstance(error, asyncio.CancelledError):
+            self._cancelled = error
+            return
         self.before_error(error)
         # `%pdb on` asks for a debugger after every error.
         self.call_pdb = False
@@ -189,14 +207,47 @@ class Shell(InteractiveShell):
             # IPython shows a group without what is in it.
             self.tell_error(error, traceback_of(error))
             return
+        muted = self.muted if isinstance(error, KeyboardInterrupt) else nullcontext
         try:
-            only_users_frames(error)
-            super().showtraceback((type(error), error, error.__traceback__), tb_offset=0)
+            with muted():
+                self._tell_formatted(error)
         except BaseException as broken:
             self.tell_error(broken if isinstance(broken, KeyboardInterrupt) else error)
 
+    def _tell_formatted(self, error: BaseException) -> None:
+        self._left_out = only_users_frames(error)
+        super().showtraceback((type(error), error, error.__traceback__), tb_offset=0)
+
     def _showtraceback(self, etype: type[BaseException] | None, evalue: BaseException | None, stb: list[str]) -> None:
-        self.tell_error(evalue, "\n".join(stb) if isinstance(stb, list) else str(stb))
+        lines = list(stb) if isinstance(stb, list) else [str(stb)]
+        if self._left_out:
+            lines.insert(-1, f"[... {self._left_out} frames left out ...]\n")
+            self._left_out = 0
+        self.tell_error(evalue, "\n".join(lines))
+
+    def run_coroutine(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """Runs a cell with a top-level ``await``. One that is interrupted must not go on when a later cell runs the loop."""
+        loop = async_helpers.get_asyncio_loop()
+        task = loop.create_task(coroutine)
+        try:
+            return loop.run_until_complete(task)
+        except BaseException as interrupt:
+            if not task.done():
+                with self.muted():
+                    self._cancel(loop, task, interrupt)
+            raise
+
+    def _cancel(self, loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any], interrupt: BaseException) -> None:
+        self._cancelling, self._cancelled = True, None
+        try:
+            task.cancel()
+            loop.run_until_complete(asyncio.wait([task], timeout=_CANCEL_PATIENCE))
+        finally:
+            self._cancelling = False
+        if self._cancelled is not None:
+            # Where the cell waited, rather than where the event loop did.
+            interrupt.__traceback__ = self._cancelled.__traceback__
+            self._cancelled = None
 
     def show_usage_error(self, exc: BaseException) -> None:
         """A magic that does not exist or does not like its arguments."""
@@ -205,7 +256,7 @@ class Shell(InteractiveShell):
     def tell_error(self, error: BaseException | None, traceback: str | None = None) -> None:
         """Sends what the cell failed with. A second failure in the same cell is text on stderr."""
         name = type(error).__name__ if error is not None else "Error"
-        value = text_of(error)
+        value = _CELL_FILE.sub(r"cell \1", text_of(error))
         text = _ANSI.sub("", traceback) if traceback is not None else f"{name}: {value}"
         text = cut(text, MAX_TEXT)
         if self.last_error is not None:
@@ -231,6 +282,7 @@ def build() -> Shell:
         displayhook_class=ResultHook,
         display_pub_class=EventPublisher,
     )
+    shell.loop_runner = shell.run_coroutine
     figures.register(shell)
     # `obj?` would start a pager, `%edit` an editor; both would wait for a person.
     shell.set_hook("show_in_pager", page.as_hook(page.display_page), 0)

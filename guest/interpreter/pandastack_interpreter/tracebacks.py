@@ -14,8 +14,16 @@ _MACHINERY = tuple(os.path.dirname(os.path.abspath(path)) + os.sep for path in (
 _LONGEST_CHAIN = 100
 
 
-def only_users_frames(error: BaseException) -> None:
-    """Takes the machinery's frames out of an exception and of those it is chained to. If it has no others, they stay out too."""
+#: Frames of one exception that are shown: the outermost and the innermost. Formatting thousands takes many seconds.
+_OUTERMOST, _INNERMOST = 10, 20
+
+
+def only_users_frames(error: BaseException) -> int:
+    """Takes the machinery's frames out of an exception and of those it is chained to, and the middle out of endless recursions.
+
+    Returns how many frames of the user's were left out.
+    """
+    left_out = 0
     seen: set[int] = set()
     pending: list[BaseException | None] = [error]
     while pending and len(seen) < _LONGEST_CHAIN:
@@ -23,23 +31,28 @@ def only_users_frames(error: BaseException) -> None:
         if current is None or id(current) in seen:
             continue
         seen.add(id(current))
-        current.__traceback__ = _pruned(current.__traceback__)
+        current.__traceback__, dropped = _pruned(current.__traceback__)
+        left_out += dropped
         pending += [current.__cause__, current.__context__]
         if isinstance(current, BaseExceptionGroup):
             pending += current.exceptions
+    return left_out
 
 
-def _pruned(link: TracebackType | None) -> TracebackType | None:
-    kept = []
+def _pruned(link: TracebackType | None) -> tuple[TracebackType | None, int]:
+    kept: list[TracebackType] = []
     while link is not None:
         if not link.tb_frame.f_code.co_filename.startswith(_MACHINERY):
             kept.append(link)
         link = link.tb_next
+    dropped = max(0, len(kept) - _OUTERMOST - _INNERMOST)
+    if dropped:
+        del kept[_OUTERMOST:-_INNERMOST]
     following = None
     for link in reversed(kept):
         link.tb_next = following
         following = link
-    return following
+    return following, dropped
 
 
 def traceback_of(error: BaseException) -> str:

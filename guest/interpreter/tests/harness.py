@@ -114,10 +114,10 @@ class Context:
         return False
 
     def _drain(self, run: Run) -> None:
+        # A pipe's capacity and no more: whatever was written before the message is in there, and a flood must not hold us.
         for name, fd in self._pipes.items():
             try:
-                while data := os.read(fd, 65536):
-                    setattr(run, name, getattr(run, name) + data.decode("latin-1"))
+                setattr(run, name, getattr(run, name) + os.read(fd, 65536).decode("latin-1"))
             except BlockingIOError:
                 pass
 

@@ -25,13 +25,9 @@ pub(crate) struct ConfigFile {
 }
 
 impl ConfigFile {
-    /// The file's path; `XDG_CONFIG_HOME` wins over `HOME`.
+    /// The file's path. The published clients look there whatever `XDG_CONFIG_HOME` says.
     pub(crate) fn path() -> Result<PathBuf> {
-        let base = match std::env::var_os("XDG_CONFIG_HOME").filter(|dir| !dir.is_empty()) {
-            Some(dir) => PathBuf::from(dir),
-            None => crate::machine::home()?.join(".config"),
-        };
-        Ok(base.join("pandastack/config.json"))
+        Ok(crate::machine::home()?.join(".config/pandastack/config.json"))
     }
 
     /// The content, empty if there is no file.

@@ -6,9 +6,9 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use pandastack_engine::{Engine, EngineKind, kvm_probe};
+use pandastack_engine::{Engine, kvm_probe};
 use pandastack_engine_gvisor::{GvisorConfig, GvisorEngine};
-use pandastack_engine_sim::{SimConfig, SimEngine};
+
 
 use crate::args::{EngineChoice, MachineArgs};
 
@@ -47,32 +47,25 @@ impl Machine {
     pub(crate) async fn engine(&self, area: &str) -> Result<Arc<dyn Engine>> {
         let state_dir = self.data_dir.join(area);
         match self.choice {
-            EngineChoice::Sim => Ok(Arc::new(SimEngine::new(SimConfig::new(state_dir)).await?)),
+            EngineChoice::Sim => bail!("not yet"),
             EngineChoice::Firecracker => bail!(firecracker_refusal()),
             EngineChoice::Gvisor | EngineChoice::Auto => Ok(Arc::new(gvisor(state_dir).await?)),
         }
     }
 }
 
+/// The constructor calls `runsc` a few times and blocks meanwhile.
 async fn gvisor(state_dir: PathBuf) -> Result<GvisorEngine> {
-    GvisorEngine::new(GvisorConfig::new(state_dir))
-        .await
-        .context("gVisor cannot be used here; `pandastack doctor` says what is missing")
+    let engine = tokio::task::spawn_blocking(move || GvisorEngine::new(&GvisorConfig::new(state_dir))).await?;
+    engine.context("gVisor cannot be used here; `pandastack doctor` says what is missing")
 }
 
 /// Why there is no Firecracker engine on this machine.
 fn firecracker_refusal() -> String {
     format!(
         "the firecracker engine is not part of this version ({}); use --engine gvisor",
-        kvm_probe::probe().sentence()
+        kvm_probe::probe()
     )
-}
-
-/// The engine that `auto` takes and why, for people.
-pub(crate) fn explain_auto() -> (EngineKind, String) {
-    let verdict = kvm_probe::probe();
-    let reason = format!("{}; sandboxes are isolated by gVisor, which needs no KVM", verdict.sentence());
-    (EngineKind::Gvisor, reason)
 }
 
 fn default_data_dir() -> Result<PathBuf> {

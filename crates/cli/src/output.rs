@@ -53,7 +53,7 @@ pub(crate) fn failure(error: &anyhow::Error) {
 /// A table without lines, readable when piped.
 pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = comfy_table::Table::new();
-    table.load_preset(comfy_table::presets::NOTHING).set_header(header.to_vec());
+    table.load_style(comfy_table::presets::NOTHING).set_header(header.to_vec());
     for row in rows {
         table.add_row(row);
     }

@@ -97,7 +97,7 @@ fn user() -> Check {
 
 fn kvm() -> Check {
     let verdict = kvm_probe::probe();
-    let found = format!("{}; {}", verdict.sentence(), "the firecracker engine is not part of this version, gVisor is used");
+    let found = format!("{}; {}", verdict, "the firecracker engine is not part of this version, gVisor is used");
     Check::new("kvm", if verdict.is_usable() { Verdict::Ok } else { Verdict::Warning }, found)
 }
 

@@ -20,5 +20,5 @@ pub(crate) fn client(args: &ServerArgs) -> Result<Client> {
     let key = args.api_key.clone().or_else(|| file.key().map(str::to_owned)).with_context(|| {
         format!("no access token: {} has none; start `pandastack serve` on this machine, or set PANDASTACK_API_KEY", path.display())
     })?;
-    Ok(Client::new(&url, &key)?)
+    Ok(Client::new(&url, Some(&key))?)
 }

@@ -42,13 +42,13 @@ pub(crate) async fn run(args: RunArgs, output: Output) -> Result<ExitCode> {
         ttl_seconds: Some(i64::try_from(args.timeout.saturating_add(600)).unwrap_or(i64::MAX)),
         ..params::CreateSandbox::default()
     };
-    let sandbox = client.create_sandbox(&create).await?;
+    let sandbox = client.create(&create).await?;
     let ran = tokio::select! {
         ran = run_cell(&client, &sandbox.id, code, args.timeout) => ran,
         _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
     };
     if !args.keep {
-        client.kill_sandbox(&sandbox.id).await.context("the sandbox could not be removed")?;
+        client.kill(&sandbox.id).await.context("the sandbox could not be removed")?;
     }
     let result = ran?;
     let charts = save_charts(&result.results, &stem(&args.file), &args.out)?;

@@ -21,7 +21,7 @@ pub(crate) async fn run(command: SandboxCommand, output: Output) -> Result<ExitC
 }
 
 async fn list(server: &ServerArgs, output: Output) -> Result<ExitCode> {
-    let sandboxes = commands::client(server)?.sandboxes().await?;
+    let sandboxes = commands::client(server)?.list().await?;
     output.answer(&sandboxes, |sandboxes| {
         let rows = sandboxes.iter().map(|sandbox| {
             vec![
@@ -46,7 +46,7 @@ async fn create(args: CreateArgs, output: Output) -> Result<ExitCode> {
         min_isolation: args.min_isolation,
         ..params::CreateSandbox::default()
     };
-    let sandbox = commands::client(&args.server)?.create_sandbox(&params).await?;
+    let sandbox = commands::client(&args.server)?.create(&params).await?;
     output.answer(&sandbox, |sandbox| sandbox.id.clone())?;
     Ok(ExitCode::SUCCESS)
 }
@@ -79,12 +79,12 @@ pub(crate) fn exit_code(code: i32) -> ExitCode {
 async fn kill(mut ids: Vec<String>, all: bool, server: &ServerArgs, output: Output) -> Result<ExitCode> {
     let client = commands::client(server)?;
     if all {
-        ids = client.sandboxes().await?.into_iter().map(|sandbox| sandbox.id).collect();
+        ids = client.list().await?.into_iter().map(|sandbox| sandbox.id).collect();
     }
     let mut killed = Vec::new();
     let mut failed = false;
     for id in ids {
-        match client.kill_sandbox(&id).await {
+        match client.kill(&id).await {
             Ok(()) => killed.push(id),
             Err(error) => {
                 failed = true;

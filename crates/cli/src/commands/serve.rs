@@ -42,15 +42,19 @@ pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode> {
         ..ManagerConfig::new(machine.agent.clone())
     };
     let manager = SandboxManager::start(engine, store.clone(), &machine.data_dir, config).await?;
-    let state = ApiState::new(manager.clone(), store, ApiConfig::new(env!("CARGO_PKG_VERSION")));
+    let state = ApiState::new(manager.clone(), store, api_config(&args));
     let router = pandastack_api::router(state);
     write_server_file(&machine.data_dir, &url)?;
     tracing::info!(engine = manager.engine_name(), isolation = manager.isolation_name(), "listening on {url}");
-    pandastack_api::serve(listener, router, stop_signal()).await.context("the server failed")?;
+    pandastack_api::serve(listener, router, stop_signal()).await;
     tracing::info!("stopping");
     manager.shut_down().await;
     tracing::info!(sandboxes = manager.running(), "stopped; running sandboxes go on until the next start");
     Ok(ExitCode::SUCCESS)
+}
+
+fn api_config(args: &ServeArgs) -> ApiConfig {
+    ApiConfig { version: env!("CARGO_PKG_VERSION").to_owned(), max_sandboxes: args.max_sandboxes, ..ApiConfig::default() }
 }
 
 fn start_log() {

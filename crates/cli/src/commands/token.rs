@@ -24,7 +24,7 @@ pub(crate) async fn run(command: TokenCommand, output: Output) -> Result<ExitCod
             show_secret(&commands::client(&server)?.create_token(&params).await?, output)?;
         }
         TokenCommand::Ls { server } => {
-            let tokens = commands::client(&server)?.tokens().await?;
+            let tokens = commands::client(&server)?.list_tokens().await?;
             output.answer(&tokens, |tokens| {
                 let rows = tokens.iter().map(|token| {
                     let expires = token.expires_at.clone().unwrap_or_else(|| "never".to_owned());

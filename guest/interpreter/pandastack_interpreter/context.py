@@ -224,12 +224,20 @@ def _move_high(fd: int) -> socket.socket:
     return socket.socket(fileno=high)
 
 
+def _enter(directory: str) -> str:
+    """Goes to a directory. The agent has checked it; but code may have removed it by the time that a context is replaced."""
+    try:
+        os.chdir(directory)
+    except OSError:
+        directory = "/"
+        os.chdir(directory)
+    return directory
+
+
 def _environment(request: Message) -> MemoryLimit:
     os.environ.update(request.get("env") or {})
     limit = os.environ.pop(MEMORY_LIMIT, "")
-    cwd = request.get("cwd") or os.getcwd()
-    os.chdir(cwd)
-    os.environ["PWD"] = cwd
+    os.environ["PWD"] = _enter(request.get("cwd") or os.getcwd())
     memory = MemoryLimit()
     if limit.isdigit():
         memory.set(int(limit))

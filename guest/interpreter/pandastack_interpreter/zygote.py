@@ -22,6 +22,7 @@ from IPython.core import async_helpers
 
 from . import context, figures, tables
 from .channel import Channel, ChannelClosed, Message
+from .reseed import reseed
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -72,6 +73,8 @@ def _use_once(shell: Any) -> None:
     for code in _WARM_CELLS:
         shell.run_cell(code, store_history=False)
     _draw_once()
+    # The first call makes OpenSSL read its configuration, which takes longer than the fork itself.
+    reseed()
     pandas = sys.modules.get("pandas")
     if pandas is not None:
         shell.display_formatter.format(pandas.DataFrame({"a": [1, 2], "b": [0.5, 1.5]}))

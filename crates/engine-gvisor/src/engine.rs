@@ -1,20 +1,16 @@
 //! The engine: what all machines share, and how they come to be.
 
-use std::{
-    collections::BTreeSet,
-    io,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, io, path::Path, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use fs_err as fs;
 use pandastack_engine::{
     AdoptError, BootError, Capabilities, Engine, EngineKind, Isolation, KillError, ReapError, ReapReport,
-    SnapshotSupport, Vm, VmId, VmSpec, fifo::Fifos, vm_dir::VmDirs,
+    SnapshotSupport, Vm, VmId, VmSpec,
+    fifo::Fifos,
+    launch::{finish_or_undo, remove_all},
+    vm_dir::VmDirs,
 };
-use tokio::sync::oneshot;
 
 use crate::{
     cgroup,
@@ -87,23 +83,6 @@ impl GvisorEngine {
     pub fn traces_of(&self, id: &VmId) -> Vec<String> {
         self.shared.host.traces_of(id)
     }
-
-    /// Starts a machine in a task of its own, so that it is finished or undone even if the caller goes away.
-    async fn start(&self, spec: &VmSpec, snapshot: Option<PathBuf>) -> Result<Arc<dyn Vm>, BootError> {
-        let (sender, receiver) = oneshot::channel();
-        let (shared, spec) = (Arc::clone(&self.shared), spec.clone());
-        tokio::spawn(async move {
-            let started = launch(shared, spec, snapshot).await;
-            let Err(Ok(vm)) = sender.send(started) else { return };
-            if let Err(error) = vm.kill().await {
-                tracing::warn!(id = %vm.id(), %error, "a machine that nobody waits for was not removed");
-            }
-        });
-        match receiver.await {
-            Ok(started) => Ok(started?),
-            Err(_) => Err(BootError::Died { detail: "the task that started it ended early".to_owned() }),
-        }
-    }
 }
 
 /// Groups of different state directories must not be taken for each other's leftovers. FNV-1a: the name must stay the same from
@@ -127,13 +106,13 @@ impl Engine for GvisorEngine {
     }
 
     async fn boot(&self, spec: &VmSpec) -> Result<Arc<dyn Vm>, BootError> {
-        self.start(spec, None).await
+        finish_or_undo(launch(Arc::clone(&self.shared), spec.clone(), None)).await
     }
 
     async fn restore(&self, spec: &VmSpec, snapshot_dir: &Path) -> Result<Arc<dyn Vm>, BootError> {
         let snapshot = fs::canonicalize(snapshot_dir)
             .map_err(|error| BootError::BadSnapshot { dir: snapshot_dir.to_owned(), reason: error.to_string() })?;
-        self.start(spec, Some(snapshot)).await
+        finish_or_undo(launch(Arc::clone(&self.shared), spec.clone(), Some(snapshot))).await
     }
 
     async fn adopt(&self, id: &VmId) -> Result<Arc<dyn Vm>, AdoptError> {
@@ -149,14 +128,8 @@ impl Engine for GvisorEngine {
         let listed =
             tokio::task::spawn_blocking(move || host.traces()).await.unwrap_or_else(|e| Err(io::Error::other(e)));
         let ids = listed.map_err(|source| ReapError::List { dir, source })?;
-        let (mut report, mut failures) = (ReapReport::default(), Vec::new());
-        for id in ids.difference(keep) {
-            match self.shared.remove(id).await {
-                Ok(()) => report.vms.push(id.to_string()),
-                Err(error) => failures.push(format!("{id}: {error}")),
-            }
-        }
-        if failures.is_empty() { Ok(report) } else { Err(ReapError::Leftovers(failures)) }
+        let remove = |id: VmId| async move { self.shared.remove(&id).await };
+        remove_all(&ids, keep, remove).await
     }
 }
 

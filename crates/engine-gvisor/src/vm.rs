@@ -3,21 +3,18 @@
 use std::{
     io,
     path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
 use pandastack_engine::{
     BoxLink, ExitReason, KillError, LinkError, PauseError, SnapshotError, SnapshotReport, Usage, UsageError, Vm, VmId,
+    exit::Exit,
     fifo::Fifos,
     process::{Process, poll_until},
     vm_dir::{VmDir, disk_bytes},
 };
-use tokio::sync::OnceCell;
 
 use crate::{engine::Shared, launch::last_words};
 
@@ -32,21 +29,18 @@ pub struct GvisorVm {
     shared: Arc<Shared>,
     id: VmId,
     dir: VmDir,
-    /// The machine's kernel; when it ends, everything inside has.
-    process: Process,
     fifos: Fifos,
-    killed: AtomicBool,
-    exit: OnceCell<ExitReason>,
+    /// Of the machine's kernel; when it ends, everything inside has.
+    exit: Exit,
 }
 
 impl GvisorVm {
     pub(crate) fn new(shared: Arc<Shared>, id: VmId, dir: VmDir, process: Process, fifos: Fifos) -> Arc<Self> {
-        let (killed, exit) = (AtomicBool::new(false), OnceCell::new());
-        Arc::new(Self { shared, id, dir, process, fifos, killed, exit })
+        Arc::new(Self { shared, id, dir, fifos, exit: Exit::of(process) })
     }
 
     async fn freeze(&self, frozen: bool) -> Result<(), PauseError> {
-        if self.process.has_ended() {
+        if self.exit.has_come() {
             return Err(PauseError::Gone);
         }
         let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
@@ -56,9 +50,7 @@ impl GvisorVm {
     }
 
     fn judge_exit(&self) -> ExitReason {
-        if self.killed.load(Ordering::SeqCst) {
-            ExitReason::Killed
-        } else if self.shared.host.cgroups.was_out_of_memory(&self.id) {
+        if self.shared.host.cgroups.was_out_of_memory(&self.id) {
             ExitReason::OutOfMemory
         } else {
             ExitReason::Died(last_words(&self.dir))
@@ -69,7 +61,7 @@ impl GvisorVm {
     async fn drain_link(&self) -> Result<(), SnapshotError> {
         let deadline = Instant::now() + DRAIN_LIMIT;
         loop {
-            if self.process.has_ended() {
+            if self.exit.has_come() {
                 return Err(SnapshotError::Gone);
             }
             let unread = self.fifos.unread_by_agent().map_err(|source| SnapshotError::Io { source })?;
@@ -120,13 +112,7 @@ impl Vm for GvisorVm {
     }
 
     async fn connect(&self) -> Result<BoxLink, LinkError> {
-        if self.process.has_ended() {
-            return Err(LinkError::Gone);
-        }
-        tokio::select! {
-            link = self.fifos.connect(self.shared.connect_timeout) => link,
-            () = self.process.ended() => Err(LinkError::Gone),
-        }
+        self.fifos.connect(self.exit.process(), self.shared.connect_timeout).await
     }
 
     async fn pause(&self) -> Result<(), PauseError> {
@@ -144,7 +130,7 @@ impl Vm for GvisorVm {
         let result = self.shared.runsc.checkpoint(&self.id, &self.dir, &image).await;
         let paused_ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
         if let Err(error) = result {
-            if self.process.has_ended() {
+            if self.exit.has_come() {
                 return Err(SnapshotError::Gone);
             }
             // It may have been stopped already; a running one refuses, which does no harm.
@@ -157,7 +143,7 @@ impl Vm for GvisorVm {
     }
 
     async fn usage(&self) -> Result<Usage, UsageError> {
-        if self.process.has_ended() {
+        if self.exit.has_come() {
             return Err(UsageError::Gone);
         }
         let failed = |source: io::Error| match source.kind() {
@@ -171,20 +157,11 @@ impl Vm for GvisorVm {
     }
 
     async fn kill(&self) -> Result<(), KillError> {
-        if self.process.has_ended() {
-            // While what tells of the reason still exists.
-            self.wait().await;
-        } else {
-            self.killed.store(true, Ordering::SeqCst);
-        }
+        self.exit.before_kill(|| self.judge_exit()).await;
         self.shared.remove(&self.id).await
     }
 
     async fn wait(&self) -> ExitReason {
-        let judge = || async {
-            self.process.ended().await;
-            self.judge_exit()
-        };
-        self.exit.get_or_init(judge).await.clone()
+        self.exit.wait(|| self.judge_exit()).await
     }
 }

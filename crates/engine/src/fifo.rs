@@ -1,7 +1,8 @@
 //! The link over a pair of named pipes in the machine's directory.
 //!
 //! Named pipes can be opened again by a later process of ours, so a machine outlives the server. The machine itself gets them opened
-//! for reading and writing, so neither side ever sees an end of file because the other went away.
+//! for reading and writing, so neither side ever sees an end of file because the other went away. That the machine has ended is
+//! therefore told by its process and not by the pipes.
 
 use std::{
     io,
@@ -18,9 +19,10 @@ use rustix::fs::{CWD, Mode, OFlags};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::unix::pipe,
+    sync::Notify,
 };
 
-use crate::{error::LinkError, vm::BoxLink};
+use crate::{error::LinkError, process::Process, vm::BoxLink};
 
 /// Wanted capacity of each pipe, in bytes; less is slower and does no other harm.
 const PIPE_BYTES: usize = 1024 * 1024;
@@ -61,14 +63,31 @@ impl Fifos {
         Ok(rustix::io::ioctl_fionread(open_pipe(&self.to_agent)?)?)
     }
 
-    /// Opens a fresh connection and ends the one before it.
+    /// Opens a fresh connection to the agent of a machine whose main process is given. Ends the connection before it, and itself
+    /// once the machine has ended.
     ///
     /// # Errors
     /// [`LinkError`].
-    pub async fn connect(&self, timeout: Duration) -> Result<BoxLink, LinkError> {
+    pub async fn connect(&self, machine: &Arc<Process>, timeout: Duration) -> Result<BoxLink, LinkError> {
         let fresh = Arc::new(Current::default());
         let earlier = std::mem::replace(&mut *lock(&self.current), Arc::clone(&fresh));
-        earlier.cut();
+        earlier.cut("a newer connection took over");
+        let connection = tokio::select! {
+            biased;
+            () = machine.ended() => return Err(LinkError::Gone),
+            connection = self.open(fresh, timeout) => connection?,
+        };
+        let (machine, current) = (Arc::clone(machine), Arc::clone(&connection.0));
+        tokio::spawn(async move {
+            tokio::select! {
+                () = machine.ended() => current.cut("the machine has ended"),
+                () = current.over.notified() => {}
+            }
+        });
+        Ok(Box::new(connection))
+    }
+
+    async fn open(&self, fresh: Arc<Current>, timeout: Duration) -> Result<Connection, LinkError> {
         let deadline = Instant::now() + timeout;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -77,9 +96,9 @@ impl Fifos {
                     lock(&fresh.state).stream = Some(stream);
                     // A later call may have taken over meanwhile.
                     if !Arc::ptr_eq(&lock(&self.current), &fresh) {
-                        fresh.cut();
+                        fresh.cut("a newer connection took over");
                     }
-                    return Ok(Box::new(Connection(fresh)));
+                    return Ok(Connection(fresh));
                 }
                 Err(LinkOpenError::Io(source)) => return Err(LinkError::Open { source }),
                 Err(error) if left <= CONNECT_TRY => return Err(refused(error, timeout)),
@@ -127,19 +146,25 @@ fn open_pipe(path: &Path) -> io::Result<OwnedFd> {
 #[derive(Debug, Default)]
 struct Current {
     state: Mutex<State>,
+    /// Told once, when there is no stream any more.
+    over: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
     stream: Option<LinkStream>,
+    /// Why there is none any more.
+    why: &'static str,
     reader: Option<Waker>,
     writer: Option<Waker>,
 }
 
 impl Current {
-    fn cut(&self) {
-        let State { stream, reader, writer } = std::mem::take(&mut *lock(&self.state));
+    fn cut(&self, why: &'static str) {
+        let end = State { why, ..State::default() };
+        let State { stream, reader, writer, .. } = std::mem::replace(&mut *lock(&self.state), end);
         drop(stream);
+        self.over.notify_one();
         for waker in [reader, writer].into_iter().flatten() {
             waker.wake();
         }
@@ -163,8 +188,7 @@ impl Connection {
     ) -> Poll<io::Result<T>> {
         let mut state = lock(&self.0.state);
         let Some(stream) = &mut state.stream else {
-            let error = io::Error::new(io::ErrorKind::ConnectionAborted, "a newer connection took over");
-            return Poll::Ready(Err(error));
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, state.why)));
         };
         let result = poll(Pin::new(stream), context);
         if result.is_pending() {
@@ -196,7 +220,7 @@ impl AsyncWrite for Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.0.cut();
+        self.0.cut("it was dropped");
     }
 }
 
@@ -223,6 +247,11 @@ mod tests {
         })
     }
 
+    fn this_process() -> Arc<Process> {
+        let pid = std::process::id().try_into().unwrap();
+        Arc::new(Process::open(crate::process::ProcessIdentity::of(pid).unwrap()).unwrap())
+    }
+
     async fn ask(link: &mut BoxLink, text: &str) {
         link.write_all(text.as_bytes()).await.unwrap();
         link.flush().await.unwrap();
@@ -237,7 +266,8 @@ mod tests {
         let fifos = Fifos::at(dir.path());
         let (input, output) = fifos.create().unwrap();
         let agent = echo(input, output);
-        let mut first = fifos.connect(Duration::from_secs(20)).await.unwrap();
+        let machine = this_process();
+        let mut first = fifos.connect(&machine, Duration::from_secs(20)).await.unwrap();
         ask(&mut first, "one").await;
         let waiting = tokio::spawn(async move {
             let mut byte = [0];
@@ -245,7 +275,7 @@ mod tests {
             result.map(|_| ()).unwrap_err().kind()
         });
         for _ in 0..20 {
-            let mut next = fifos.connect(Duration::from_secs(20)).await.unwrap();
+            let mut next = fifos.connect(&machine, Duration::from_secs(20)).await.unwrap();
             ask(&mut next, "two").await;
         }
         assert_eq!(waiting.await.unwrap(), io::ErrorKind::ConnectionAborted);
@@ -254,13 +284,33 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_machine_that_ends_ends_its_connection() {
+        let dir = tempfile::tempdir().unwrap();
+        let fifos = Fifos::at(dir.path());
+        let (input, output) = fifos.create().unwrap();
+        let agent = echo(input, output);
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let identity = crate::process::ProcessIdentity::of(child.id().try_into().unwrap()).unwrap();
+        let machine = Arc::new(Process::open(identity).unwrap());
+        let mut link = fifos.connect(&machine, Duration::from_secs(20)).await.unwrap();
+        ask(&mut link, "one").await;
+        machine.kill().unwrap();
+        assert_eq!(link.read_u8().await.unwrap_err().to_string(), "the machine has ended");
+        child.wait().unwrap();
+        let again = fifos.connect(&machine, Duration::from_secs(20)).await;
+        assert!(matches!(again, Err(LinkError::Gone)));
+        agent.abort();
+    }
+
+    #[tokio::test]
     async fn no_agent_and_no_pipes() {
         let dir = tempfile::tempdir().unwrap();
         let fifos = Fifos::at(dir.path());
         let limit = Duration::from_millis(50);
-        assert!(matches!(fifos.connect(limit).await, Err(LinkError::Gone)));
+        let machine = this_process();
+        assert!(matches!(fifos.connect(&machine, limit).await, Err(LinkError::Gone)));
         let held = fifos.create().unwrap();
-        assert!(matches!(fifos.connect(limit).await, Err(LinkError::Timeout { .. })));
+        assert!(matches!(fifos.connect(&machine, limit).await, Err(LinkError::Timeout { .. })));
         assert!(fifos.unread_by_agent().unwrap() > 0);
         drop(held);
         assert!(fifos.create().is_err(), "pipes are not shared by mistake");

@@ -7,13 +7,15 @@
 //! - [`error`]: one error per operation.
 //! - [`kvm_probe`]: whether `/dev/kvm` really runs guests.
 //! - [`conformance`]: the suite that every engine must pass (feature `conformance`).
-//! - [`fifo`], [`process`], [`tool`], [`vm_dir`]: what engines have in common.
+//! - [`exit`], [`fifo`], [`launch`], [`process`], [`tool`], [`vm_dir`]: what engines have in common.
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod error;
+pub mod exit;
 pub mod fifo;
 pub mod kvm_probe;
+pub mod launch;
 pub mod process;
 pub mod tool;
 pub mod vm;

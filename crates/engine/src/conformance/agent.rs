@@ -44,9 +44,9 @@ impl Agent {
         Ok(self.client.hello(HelloRequest { generation: GENERATION }).await?.into_inner())
     }
 
-    /// Runs a line of shell to its end; its output and errors are taken together.
+    /// Runs a line of shell in the workspace to its end; its output and errors are taken together.
     pub(super) async fn shell(&mut self, line: &str) -> Result<Ended, Failure> {
-        let request = ExecRequest { shell: line.to_owned(), cwd: "/".to_owned(), ..ExecRequest::default() };
+        let request = ExecRequest { shell: line.to_owned(), ..ExecRequest::default() };
         let mut events = self.client.exec(request).await?.into_inner();
         let mut output = Vec::new();
         while let Some(event) = events.message().await? {

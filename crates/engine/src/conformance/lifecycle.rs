@@ -3,11 +3,13 @@
 use std::time::{Duration, Instant};
 
 use futures::future::try_join_all;
+use rustix::process::Signal;
 use tokio::io::AsyncReadExt;
 
 use super::{CheckResult, Failure, Setup, agent::Agent, ensure, measured, passed};
 use crate::{
     error::{BootError, LinkError},
+    process::{self, ProcessIdentity},
     vm::{ExitReason, Usage, Vm},
 };
 
@@ -135,9 +137,16 @@ pub(super) async fn exit_reasons(setup: &Setup) -> CheckResult {
         async move { vm.wait().await }
     });
     let mut agent = Agent::of(&vm).await?;
-    // The agent is process 1 or, where there is no inside, the shell's parent; it may be cut off in the middle of its answer.
-    let killed = agent.shell("kill -9 $PPID").await;
-    let reason = tokio::time::timeout(SOON, waiting).await.map_err(|_| format!("it did not die: {killed:?}"))??;
+    let identity = fs_err::read(setup.vms_dir.join(vm.id().as_str()).join("process.json"))?;
+    let identity: ProcessIdentity = serde_json::from_slice(&identity)?;
+    let (cut_off, killed) = tokio::join!(agent.shell("sleep 1000"), async {
+        // The command is under way or about to be; either way it must be told.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        process::signal(identity.pid, Signal::KILL)
+    });
+    killed?;
+    ensure(cut_off.is_err(), || format!("a command went on after its machine's end: {cut_off:?}"))?;
+    let reason = tokio::time::timeout(SOON, waiting).await??;
     ensure(matches!(reason, ExitReason::Died(_)), || format!("{reason:?}"))?;
     ensure(matches!(vm.connect().await, Err(LinkError::Gone)), || "a dead machine was connected to".to_owned())?;
     setup.kill(&vm).await?;

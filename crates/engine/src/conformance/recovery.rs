@@ -12,7 +12,7 @@ use crate::{
 pub(super) async fn adopt(setup: &Setup) -> CheckResult {
     let vm = setup.boot().await?;
     let mut agent = Agent::of(&vm).await?;
-    agent.succeed("cd \"${HOME:-/}\"; echo kept > state").await?;
+    agent.succeed("echo kept > state").await?;
     vm.pause().await?;
     let id = vm.id().clone();
     // Everything that this process knows of it, as if it had been killed.
@@ -20,7 +20,7 @@ pub(super) async fn adopt(setup: &Setup) -> CheckResult {
     let restarted = (setup.again)();
     let adopted = restarted.adopt(&id).await?;
     adopted.resume().await?;
-    let state = Agent::of(&adopted).await?.succeed("cd \"${HOME:-/}\"; cat state").await?;
+    let state = Agent::of(&adopted).await?.succeed("cat state").await?;
     ensure(state == "kept", || format!("the adopted machine read {state:?}"))?;
     adopted.usage().await?;
     setup.kill(&adopted).await?;

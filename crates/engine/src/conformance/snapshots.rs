@@ -16,11 +16,11 @@ pub(super) async fn restore_twice(setup: &Setup) -> CheckResult {
     let spec = (setup.spec)();
     let source = setup.engine.boot(&spec).await?;
     let mut agent = Agent::of(&source).await?;
-    agent.succeed("cd \"${HOME:-/}\"; echo kept > state; sleep 4321 >/dev/null 2>&1 & :").await?;
+    agent.succeed("echo kept > state; sleep 4321 >/dev/null 2>&1 & :").await?;
     let dir = setup.snapshot_dir("two")?;
     let report = source.snapshot(&dir).await?;
     if !capabilities.snapshot_stops_source {
-        Agent::of(&source).await?.succeed("cd \"${HOME:-/}\"; echo later > state").await?;
+        Agent::of(&source).await?.succeed("echo later > state").await?;
     }
     let before = files(&dir)?;
     let start = Instant::now();
@@ -31,7 +31,7 @@ pub(super) async fn restore_twice(setup: &Setup) -> CheckResult {
         let copy = setup.engine.restore(&spec, &dir).await?;
         let restored = start.elapsed();
         let mut agent = Agent::of(&copy).await?;
-        let state = agent.succeed("cd \"${HOME:-/}\"; cat state; echo mine > state").await?;
+        let state = agent.succeed("cat state; echo mine > state").await?;
         took.push(format!("{} (answer {}) ms", restored.as_millis(), start.elapsed().as_millis()));
         ensure(state == "kept", || format!("the copy read {state:?}"))?;
         if capabilities.snapshot == SnapshotSupport::Memory {
@@ -42,7 +42,7 @@ pub(super) async fn restore_twice(setup: &Setup) -> CheckResult {
     }
     ensure(files(&dir)? == before, || "restoring changed the snapshot".to_owned())?;
     if !capabilities.snapshot_stops_source {
-        let state = Agent::of(&source).await?.succeed("cd \"${HOME:-/}\"; cat state").await?;
+        let state = Agent::of(&source).await?.succeed("cat state").await?;
         ensure(state == "later", || format!("the source read {state:?}"))?;
     }
     for copy in &copies {

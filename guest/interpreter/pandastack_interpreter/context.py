@@ -104,6 +104,8 @@ class Context:
         self._memory.open_reserve(error)
         if error is not None and self._shell.last_error is None:
             self._shell.tell_error(error)
+        # Copies of results for a history that nobody can read.
+        self._shell.history_manager.outputs.clear()
         failed = self._shell.last_error is not None
         code = exit_code(error) if failed else 0
         if os.getpid() != self._pid:

@@ -153,6 +153,14 @@ class Shell(InteractiveShell):
         figures.select_backend()
         return "inline", figures.BACKEND
 
+    def _tee(self, channel: str) -> AbstractContextManager[Any]:
+        """IPython would keep a copy of everything printed for as long as the session lasts."""
+        return nullcontext()
+
+    def _format_exception_for_storage(self, *_args: Any, **_options: Any) -> dict[str, Any]:
+        """IPython would format every traceback a second time, to keep it."""
+        return {}
+
     def ask_exit(self) -> None:
         """``exit()`` ends the cell, as in a script, and not the session."""
         raise SystemExit(0)
@@ -256,6 +264,9 @@ class Shell(InteractiveShell):
     def tell_error(self, error: BaseException | None, traceback: str | None = None) -> None:
         """Sends what the cell failed with. A second failure in the same cell is text on stderr."""
         name = type(error).__name__ if error is not None else "Error"
+        if isinstance(error, SyntaxError) and name.startswith("_"):
+            # Python's private kind, for code that breaks off.
+            traceback, name = traceback and traceback.replace(name, "SyntaxError"), "SyntaxError"
         value = _CELL_FILE.sub(r"cell \1", text_of(error))
         text = _ANSI.sub("", traceback) if traceback is not None else f"{name}: {value}"
         text = cut(text, MAX_TEXT)

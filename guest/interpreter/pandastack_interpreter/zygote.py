@@ -41,6 +41,10 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
+#: pyarrow's allocator starts a thread when it is loaded, which no fork would have; it reads this variable then.
+_NO_ALLOCATOR_THREAD = {"JE_ARROW_MALLOC_CONF": "background_thread:false"}
+
+
 def warm(modules: list[str]) -> Any:
     """Imports modules, builds the shell and uses it once, leaving no trace that user code could see."""
     _hide_own_start()
@@ -49,12 +53,15 @@ def warm(modules: list[str]) -> Any:
     from .shell import build
 
     shell = build()
+    os.environ.update(_NO_ALLOCATOR_THREAD)
     for name in modules:
         try:
             importlib.import_module(name)
         except Exception as error:
             # A template may list what a smaller one lacks; its contexts then import on their own.
             print(f"warm import of {name} failed: {type(error).__name__}: {error}", file=sys.stderr)
+    for name in _NO_ALLOCATOR_THREAD:
+        del os.environ[name]
     tables.prepare()
     _use_once(shell)
     _forget_use(shell)

@@ -90,4 +90,7 @@ def test_process_pool_executor(ctx: Context) -> None:
 
 def test_o44_the_foreground_child_is_gone(ctx: Context) -> None:
     run = ctx.run("import subprocess\np = subprocess.Popen(['sleep', '98'])\nprint(p.pid, flush=True)\np.wait()", interrupt_after=0.4)
-    assert run.error and ctx.run("p.wait(5) != 0").text == "True"
+    assert run.error and run.error["name"] == "KeyboardInterrupt"
+    # Its exit status may be lost: the interrupt can hit between its end and Python's note of it.
+    assert ctx.run("try: p.wait(10)\nexcept ChildProcessError: pass")
+    assert not os.path.exists(f"/proc/{int(run.stdout)}")

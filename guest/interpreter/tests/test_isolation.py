@@ -81,6 +81,10 @@ def test_the_zygote_has_one_thread(zygote: Zygote) -> None:
     assert os.listdir(f"/proc/{zygote.process.pid}/task") == [str(zygote.process.pid)]
 
 
+def test_the_environment_is_as_the_agent_gave_it(ctx: Context) -> None:
+    assert ctx.run("import os\n[n for n in os.environ if n.startswith(('MPL', 'PYTHONPATH', 'JE_', 'PANDASTACK'))]").text == "[]"
+
+
 def test_environment_and_directory(zygote: Zygote, tmp_path: object) -> None:
     odd = f"{tmp_path}/my dir; $(x)"
     os.mkdir(odd)

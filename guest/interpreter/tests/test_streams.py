@@ -130,3 +130,8 @@ def test_warnings(ctx: Context) -> None:
 
 def test_o36_the_codes_own_colours_stay(ctx: Context) -> None:
     assert ctx.run("print('\\x1b[31mred\\x1b[0m')").stdout == "\x1b[31mred\x1b[0m\n"
+
+
+def test_printed_text_is_not_kept(ctx: Context) -> None:
+    ctx.run("print('x' * 1000)\n'value'\n")
+    assert ctx.run("len(get_ipython().history_manager.outputs)").text == "0"

@@ -19,7 +19,7 @@ print("printed")
 
 
 def answer(server: Server, *arguments: object):
-    return json.loads(server.run(*arguments, "--json").stdout)
+    return json.loads(server.run("--json", *arguments).stdout)
 
 
 def test_config_file_is_private(server: Server):

@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use pandastack_engine::{Engine, kvm_probe};
 use pandastack_engine_gvisor::{GvisorConfig, GvisorEngine};
-
+use pandastack_engine_sim::{SimConfig, SimEngine};
 
 use crate::args::{EngineChoice, MachineArgs};
 
@@ -47,7 +47,7 @@ impl Machine {
     pub(crate) async fn engine(&self, area: &str) -> Result<Arc<dyn Engine>> {
         let state_dir = self.data_dir.join(area);
         match self.choice {
-            EngineChoice::Sim => bail!("not yet"),
+            EngineChoice::Sim => Ok(Arc::new(SimEngine::new(&SimConfig::new(state_dir))?)),
             EngineChoice::Firecracker => bail!(firecracker_refusal()),
             EngineChoice::Gvisor | EngineChoice::Auto => Ok(Arc::new(gvisor(state_dir).await?)),
         }

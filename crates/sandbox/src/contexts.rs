@@ -18,7 +18,7 @@ use crate::{
 
 /// Checks a request for a context before anything happens.
 pub(crate) fn check(params: params::CreateContext) -> Result<CreateContextRequest, ContextError> {
-    let language = params.language.filter(|name| !name.is_empty()).unwrap_or_else(|| "python".to_owned());
+    let language = params.language.unwrap_or_else(|| "python".to_owned());
     if !matches!(language.as_str(), "python" | "py" | "python3") {
         return Err(ContextError::UnknownLanguage { language });
     }
@@ -166,7 +166,7 @@ pub(crate) fn check_once(
     params: params::RunOnce,
     config: &ManagerConfig,
 ) -> Result<(&'static str, exec::CheckedExec), RunError> {
-    let language = params.language.filter(|name| !name.is_empty()).unwrap_or_else(|| "python".to_owned());
+    let language = params.language.unwrap_or_else(|| "python".to_owned());
     let (name, argv): (_, &[&str]) = match language.as_str() {
         "python" | "py" | "python3" => ("python", &["python3", "-"]),
         "node" | "js" | "javascript" => ("node", &["node", "-"]),

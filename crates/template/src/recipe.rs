@@ -63,7 +63,7 @@ pub struct RecipeFile {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Interpreter {
-    /// Address space that one context may use, in MiB.
+    /// Address space that one context may use, in MiB: what its libraries map counts, touched or not.
     pub cell_memory_mib: u64,
     /// Modules that the zygote imports.
     pub warm_imports: Vec<String>,

@@ -65,6 +65,10 @@ pub(crate) fn sandbox_environment() -> Vec<(String, String)> {
         ("MPLBACKEND", "Agg"),
         ("MPLCONFIGDIR", MATPLOTLIB_DIR),
         ("PYTHONUNBUFFERED", "1"),
+        // Contexts have a limit on their address space. Arrow's mimalloc would reserve 1 GiB of it at the first allocation, and each of
+        // glibc's arenas 64 MiB.
+        ("ARROW_DEFAULT_MEMORY_POOL", "system"),
+        ("MALLOC_ARENA_MAX", "2"),
         ("SSL_CERT_FILE", CA_BUNDLE),
         ("REQUESTS_CA_BUNDLE", CA_BUNDLE),
         ("CURL_CA_BUNDLE", CA_BUNDLE),

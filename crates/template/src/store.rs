@@ -219,7 +219,13 @@ impl TemplateStore {
         let capabilities = engine.capabilities();
         let inputs = (
             (FORMAT, &recipe.name, &rootfs_hash, &runtime_hash, &agent_args, &env, recipe.resources()),
-            (&recipe.interpreter, engine.kind(), &capabilities.engine_version, capabilities.snapshot, cpu.fingerprint()),
+            (
+                &recipe.interpreter,
+                engine.kind(),
+                &capabilities.engine_version,
+                capabilities.snapshot,
+                cpu.fingerprint(),
+            ),
         );
         let encoded = serde_json::to_vec(&inputs).expect("strings and numbers can be encoded");
         let hash = blake3::hash(&encoded).to_hex()[..32].to_owned();

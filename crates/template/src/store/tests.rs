@@ -1,9 +1,7 @@
 use std::sync::Mutex;
 
 use async_trait::async_trait;
-use pandastack_engine::{
-    AdoptError, BootError, Capabilities, Isolation, ReapError, ReapReport, Vm, error::ToolError,
-};
+use pandastack_engine::{AdoptError, BootError, Capabilities, Isolation, ReapError, ReapReport, Vm, error::ToolError};
 
 use super::*;
 
@@ -140,8 +138,12 @@ async fn a_failed_bake_leaves_no_template() {
     let plan = f.store.plan(f.recipe, engine.as_ref(), &f.agent).unwrap();
     let rootfs = f.store.rootfs_path(&plan.rootfs_hash);
     fs_err::create_dir_all(rootfs.join("root")).unwrap();
-    let record =
-        RootfsManifest { format: FORMAT, hash: plan.rootfs_hash.clone(), size_bytes: 1, created_at: Timestamp::UNIX_EPOCH };
+    let record = RootfsManifest {
+        format: FORMAT,
+        hash: plan.rootfs_hash.clone(),
+        size_bytes: 1,
+        created_at: Timestamp::UNIX_EPOCH,
+    };
     manifest::write(&rootfs.join(ROOTFS_MANIFEST), &record).unwrap();
     let Err(error) = f.store.build(f.recipe, Arc::clone(&engine) as Arc<dyn Engine>, &f.agent, &Silent).await else {
         panic!("the engine starts nothing");

@@ -343,9 +343,9 @@ fn empty(dir: &Path) -> io::Result<()> {
     for entry in fs_err::read_dir(dir)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
-            fs_err::remove_dir_all(entry.path())?
+            fs_err::remove_dir_all(entry.path())?;
         } else {
-            fs_err::remove_file(entry.path())?
+            fs_err::remove_file(entry.path())?;
         }
     }
     Ok(())

@@ -276,7 +276,7 @@ def test_bad_timeouts(api: Api, sandbox: Sandbox, ctx: Context, timeout: object)
         refused(api.post(f"/sandboxes/{sandbox.id}/exec", {"cmd": "true", "timeout_seconds": timeout}), 400, 422)
 
 
-@pytest.mark.parametrize("language", ["cobol", "", "../python", 5])
+@pytest.mark.parametrize("language", ["cobol", "../python", 5])
 def test_unknown_language(api: Api, sandbox: Sandbox, language: object):
     refused(api.post(f"/sandboxes/{sandbox.id}/repl/sessions", {"language": language}), 400, 422)
     refused(api.post(f"/sandboxes/{sandbox.id}/repl", {"language": language, "code": "1"}), 400, 422)
@@ -336,12 +336,12 @@ def _peak_megabytes(pid: int) -> float:
     return int(status.split("VmHWM:")[1].split()[0]) / 1000
 
 
-def test_code_that_forks_without_end(sandbox: Sandbox, ctx: Context):
-    cell = ctx.run("import os\nwhile True: os.fork()", timeout=5)
-    assert cell.error
-    ctx.run("'recovered'", timeout=30)
-    assert ctx.run("'recovered'", timeout=30).text == "'recovered'"
-    wait_until(lambda: _processes(sandbox) < 20, 30, "the end of the forked processes")
+def test_code_that_forks_without_end(server: Server, api: Api):
+    with server.client().sandboxes.create() as sandbox:
+        context = Context(api, sandbox.id)
+        assert context.run("import os\nwhile True: os.fork()", timeout=3).error
+        assert context.run("'recovered'", timeout=30).text == "'recovered'"
+        wait_until(lambda: _processes(sandbox) < 20, 30, "the end of the forked processes")
 
 
 def _processes(sandbox: Sandbox) -> int:

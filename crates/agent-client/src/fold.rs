@@ -237,11 +237,9 @@ impl CellFold {
         }
     }
 
-    /// As a notebook does: everything shown so far, text included.
+    /// Text stays: what was written after the clear may have come before it, and must not be lost.
     fn clear(&mut self) {
         self.clear_on_next = false;
-        self.stdout.kept.clear();
-        self.stderr.kept.clear();
         self.displays.clear();
         self.result_bytes = 0;
     }
@@ -361,7 +359,7 @@ mod tests {
     fn clear_is_at_once_or_when_something_new_comes() {
         use cell_event::Kind::{Clear, Display, Stdout};
         let outcome = fold([Stdout("x".to_owned()), Display(bundle("a")), Clear(false), Display(bundle("b"))]);
-        assert_eq!((texts(&outcome), outcome.stdout.as_str()), (vec!["b"], ""));
+        assert_eq!((texts(&outcome), outcome.stdout.as_str()), (vec!["b"], "x"));
         let outcome = fold([Display(bundle("a")), Clear(true)]);
         assert_eq!(texts(&outcome), ["a"]);
         let outcome = fold([Display(bundle("a")), Clear(true), Display(bundle("b"))]);

@@ -26,7 +26,7 @@ use tonic::Status;
 
 use crate::{
     interpreter::Interpreter,
-    output::{CappedText, Channel, read_either},
+    output::{CappedText, Channel, Pace, read_either},
     wire::{End, FromContext, Mime, ReceiveError},
 };
 
@@ -76,6 +76,7 @@ pub(crate) struct Cell<'a> {
     started: Instant,
     deadline: Option<Instant>,
     stage: Stage,
+    pace: Pace,
     stdout: CappedText,
     stderr: CappedText,
     pub(crate) out: Outbox,
@@ -141,6 +142,7 @@ impl<'a> Cell<'a> {
             started,
             deadline: limit.and_then(|limit| started.checked_add(limit)),
             stage: Stage::Running,
+            pace: Pace::default(),
             stdout: CappedText::new(CELL_STREAM_CAP),
             stderr: CappedText::new(CELL_STREAM_CAP),
             out: Outbox::new(job.events.clone()),
@@ -170,7 +172,7 @@ impl<'a> Cell<'a> {
                         return outcome;
                     }
                 }
-                (channel, bytes) = read_either(&mut self.interpreter.stdout, &mut self.interpreter.stderr), if may_read => {
+                (channel, bytes) = read_either(&mut self.pace, &mut self.interpreter.stdout, &mut self.interpreter.stderr), if may_read => {
                     match channel {
                         Channel::Stdout => emit(&mut self.stdout, bytes, Kind::Stdout, &mut self.out),
                         Channel::Stderr => emit(&mut self.stderr, bytes, Kind::Stderr, &mut self.out),

@@ -22,7 +22,7 @@ use tokio::{
 use tonic::Status;
 
 use crate::{
-    output::{Channel, PipeReader, read_either},
+    output::{Channel, Pace, PipeReader, read_either},
     processes::signal_session,
     reaper::{Exit, Reaper},
     refusal::{Refused, plain},
@@ -59,6 +59,7 @@ pub(crate) fn start(
                 started,
                 events: sender,
                 pending: Some(exec_event::Kind::Started(pid.as_raw_nonzero().get().unsigned_abs())),
+                pace: Pace::default(),
                 stdout: Output::new(streams.stdout),
                 stderr: Output::new(streams.stderr),
                 deadline: limit.and_then(|limit| started.checked_add(limit)),
@@ -199,6 +200,7 @@ struct Running {
     events: mpsc::Sender<Result<ExecEvent, Status>>,
     /// Waits for room in `events`; nothing is read until it is gone.
     pending: Option<exec_event::Kind>,
+    pace: Pace,
     stdout: Output,
     stderr: Output,
     deadline: Option<Instant>,
@@ -211,6 +213,9 @@ impl Running {
         while self.pending.is_some() || !self.is_done() {
             let idle = self.pending.is_none();
             let alive = !matches!(self.stage, Stage::Ended { .. });
+            if !alive {
+                self.pace.hurry();
+            }
             tokio::select! {
                 biased;
                 () = self.events.closed() => {
@@ -224,7 +229,7 @@ impl Running {
                         permit.send(Ok(ExecEvent { kind: Some(kind) }));
                     }
                 }
-                (channel, bytes) = read_either(&mut self.stdout.reader, &mut self.stderr.reader), if idle => {
+                (channel, bytes) = read_either(&mut self.pace, &mut self.stdout.reader, &mut self.stderr.reader), if idle => {
                     let bytes = bytes.to_vec();
                     self.took(channel, bytes);
                 }

@@ -54,9 +54,10 @@ use crate::{
 
 /// Where the interpreter is unless said otherwise.
 const INTERPRETER: &str = "/opt/pandastack/interpreter";
-/// Bytes under way for one call, and for all calls of a connection together.
-const STREAM_WINDOW: u32 = 2 * 1024 * 1024;
-const CONNECTION_WINDOW: u32 = 8 * 1024 * 1024;
+/// Bytes under way for one call.
+const STREAM_WINDOW: u32 = 1024 * 1024;
+/// Bytes under way for all calls together: the most there is, so that calls whose answers nobody reads do not starve the others.
+const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
 const FRAME_BYTES: u32 = 256 * 1024;
 const MOST_CALLS: u32 = 256;
 const BLOCKING_THREADS: usize = 8;

@@ -1,0 +1,123 @@
+"""Stands in for the interpreter where the tests need one that misbehaves. Its cells are words, see `run`."""
+
+import argparse
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+
+
+def send(channel, **message):
+    body = json.dumps(message).encode()
+    channel.sendall(struct.pack(">I", len(body)) + body)
+
+
+def receive(channel, size=4):
+    data = b""
+    while len(data) < size:
+        piece = channel.recv(size - len(data))
+        if not piece:
+            os._exit(0)
+        data += piece
+    return data
+
+
+def message(channel):
+    return json.loads(receive(channel, struct.unpack(">I", receive(channel))[0]))
+
+
+def run(channel, cell, code):
+    word, _, rest = code.partition(" ")
+    if word == "garbage":
+        channel.sendall(os.urandom(100_000))
+    elif word == "json":
+        body = rest.encode()
+        channel.sendall(struct.pack(">I", len(body)) + body)
+    elif word == "huge":
+        channel.sendall(struct.pack(">I", 0xFFFFFFFF))
+        time.sleep(60)
+    elif word == "flood":
+        while True:
+            send(channel, op="display", cell=cell, data={"text/plain": "x" * 100_000}, display_id=None, update=False)
+    elif word == "stale":
+        send(channel, op="result", cell=cell - 1, data={"text/plain": "stale"})
+        send(channel, op="end", cell=cell - 1, status="ok", exit_code=0, execution_count=1, threads=0, tasks=0)
+    elif word == "deaf":
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        os.write(1, b"deaf")
+        time.sleep(60)
+    elif word == "late":
+        if os.fork() == 0:
+            time.sleep(float(rest))
+            os.write(1, b"LATE")
+            os._exit(0)
+    elif word == "exit":
+        os._exit(int(rest))
+    elif word == "echo":
+        os.write(1, rest.encode())
+    send(channel, op="end", cell=cell, status="ok", exit_code=0, execution_count=cell, threads=0, tasks=0)
+
+
+def context(fds):
+    os.setsid()
+    signal.signal(signal.SIGINT, lambda *_: None)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    channel = socket.socket(fileno=os.dup(fds[0]))
+    os.dup2(fds[1], 1)
+    os.dup2(fds[2], 2)
+    send(channel, op="hello", pid=os.getpid())
+    while True:
+        request = message(channel)
+        run(channel, request["cell"], request["code"])
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--control-fd", type=int)
+    parser.add_argument("--warm-import", action="append")
+    control = socket.socket(fileno=parser.parse_args().control_fd)
+    if os.environ.get("FAKE_NEVER_READY"):
+        sys.exit("not today")
+    wake_read, wake_write = os.pipe()
+    os.set_blocking(wake_write, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake_write)
+    send(control, op="ready", seconds=0.1)
+    while True:
+        ready, _, _ = select.select([control, wake_read], [], [])
+        if wake_read in ready:
+            os.read(wake_read, 100)
+            try:
+                while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                    code = os.waitstatus_to_exitcode(ended[1])
+                    send(
+                        control,
+                        op="exited",
+                        pid=ended[0],
+                        exit_code=code if code >= 0 else None,
+                        signal=-code if code < 0 else None,
+                    )
+            except ChildProcessError:
+                pass
+        if control in ready:
+            head, fds, _, _ = socket.recv_fds(control, 4, 3)
+            if not head:
+                return
+            head += receive(control, 4 - len(head)) if len(head) < 4 else b""
+            request = json.loads(receive(control, struct.unpack(">I", head)[0]))
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    context(fds)
+                finally:
+                    os._exit(1)
+            for fd in fds:
+                os.close(fd)
+            send(control, op="forked", context_id=request["context_id"], pid=pid)
+
+
+main()

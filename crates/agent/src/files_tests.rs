@@ -46,7 +46,7 @@ fn names(directory: &Path) -> Vec<String> {
 async fn a_file_is_written_and_read_back_with_its_parents_created() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("a/b/c.bin");
-    let data: Vec<u8> = (0..300_000_u32).map(|at| (at * 31 >> 3) as u8).collect();
+    let data: Vec<u8> = (0..300_000_u32).map(|at| ((at * 31) >> 3) as u8).collect();
     assert_eq!(put(&path, &[&data[..100_000], &data[100_000..]]).await.unwrap(), 300_000);
     assert_eq!(content(&text(&path)).await.unwrap(), (300_000, data));
     assert_eq!(put(&path, &[]).await.unwrap(), 0);

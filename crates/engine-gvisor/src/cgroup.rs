@@ -53,6 +53,9 @@ pub(crate) trait Driver: Send + Sync + fmt::Debug {
     /// Every directory of the group, existing or not.
     fn dirs(&self, id: &VmId) -> Vec<PathBuf>;
 
+    /// The groups that all groups of machines are in.
+    fn parents(&self) -> Vec<PathBuf>;
+
     /// The machines that have a group, whole or in part.
     fn list(&self) -> io::Result<BTreeSet<VmId>>;
 }

@@ -10,6 +10,9 @@
 //! processes                runsc-sandbox (the kernel), runsc-gofer (opens files of the template), one or more per process inside
 //! ```
 //!
+//! A template should have the empty directory `/opt/pandastack`. `runsc` makes it if it is missing, which is the only thing that is
+//! ever written to a template.
+//!
 //! # Limits
 //!
 //! - **Files.** The private layer over the template is a file in `scratch`, so what is written beyond `disk_mib` gets `ENOSPC` inside.

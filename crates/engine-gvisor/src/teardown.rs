@@ -1,7 +1,12 @@
 //! Removal of a machine by its id alone: what `kill`, a failed start and `reap` share. Every step finds nothing to do if it was done
 //! before, and none asks `runsc`, which may hang.
 
-use std::{collections::BTreeSet, io, path::Path, time::Duration};
+use std::{
+    collections::BTreeSet,
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use fs_err as fs;
 use pandastack_engine::{
@@ -25,7 +30,7 @@ const END_LIMIT: Duration = Duration::from_secs(20);
 pub(crate) struct Host {
     pub(crate) dirs: VmDirs,
     /// `runsc`'s own state, one or more files a machine.
-    pub(crate) runsc_root: std::path::PathBuf,
+    pub(crate) runsc_root: PathBuf,
     pub(crate) cgroups: Box<dyn Driver>,
 }
 
@@ -138,12 +143,23 @@ impl Host {
     }
 }
 
+impl Drop for Host {
+    /// Takes away the groups that held those of machines, unless some are left, say of machines that run on.
+    fn drop(&mut self) {
+        for dir in self.cgroups.parents() {
+            if let Err(error) = std::fs::remove_dir(&dir) {
+                tracing::trace!(%error, dir = %dir.display(), "the group stays");
+            }
+        }
+    }
+}
+
 /// Whether the process is one of `runsc`'s, and not, say, an editor with a machine's file open.
 fn is_runsc(pid: i32) -> bool {
     let Ok(line) = std::fs::read(format!("/proc/{pid}/cmdline")) else { return false };
     let program = line.split(|byte| *byte == 0).next().unwrap_or_default();
     let name = program.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    name.starts_with(b"runsc")
+    name.windows(5).any(|part| part == b"runsc")
 }
 
 /// The machine ids anywhere in a text.

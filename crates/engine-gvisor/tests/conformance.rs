@@ -37,6 +37,7 @@ async fn gvisor_conforms() {
         make_rootfs(&rootfs).unwrap();
     }
     std::fs::copy(agent, runtime_dir.join("agent")).unwrap();
+    let (template, before) = (rootfs.clone(), changes(&rootfs));
 
     let spec = move || VmSpec {
         id: VmId::random(),
@@ -62,4 +63,18 @@ async fn gvisor_conforms() {
     let reaped = setup.engine.reap(&std::collections::BTreeSet::new()).await.unwrap();
     assert!(!reports.iter().any(Report::is_failure), "see above; reaped afterwards: {reaped:?}");
     assert!(reaped.vms.is_empty(), "{reaped:?}");
+    assert!(changes(&template) == before, "the template was written to");
+}
+
+/// Every directory of a tree with the time it was last changed: a file that was made, removed or replaced changes it.
+fn changes(root: &std::path::Path) -> Vec<(PathBuf, std::time::SystemTime)> {
+    let mut found = Vec::new();
+    let mut open = vec![root.to_owned()];
+    while let Some(dir) = open.pop() {
+        found.push((dir.clone(), dir.metadata().unwrap().modified().unwrap()));
+        let entries = dir.read_dir().unwrap().map(|entry| entry.unwrap());
+        open.extend(entries.filter(|entry| entry.file_type().unwrap().is_dir()).map(|entry| entry.path()));
+    }
+    found.sort();
+    found
 }

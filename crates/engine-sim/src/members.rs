@@ -9,7 +9,7 @@ use std::{
 
 use pandastack_engine::{
     Usage,
-    process::{poll_until, processes_with, signal},
+    process::{all_processes, poll_until, processes_with, signal},
 };
 use rustix::process::Signal;
 
@@ -43,7 +43,7 @@ fn with_descendants(roots: Vec<i32>, children: &BTreeMap<i32, Vec<i32>>) -> BTre
 
 fn children() -> BTreeMap<i32, Vec<i32>> {
     let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
-    for pid in processes_with("stat", b"") {
+    for pid in all_processes() {
         if let Some(stat) = Stat::of(pid) {
             children.entry(stat.parent).or_default().push(pid);
         }
@@ -152,8 +152,10 @@ mod tests {
     fn a_child_that_clears_its_environment_is_still_found() {
         let dir = tempfile::tempdir().unwrap();
         let mut child = std::process::Command::new("sh")
-            .args(["-c", "env -i sleep 1000 & sleep 1000"])
+            .args(["-c", "env -i sleep 30 & sleep 30"])
             .env(MARK, dir.path())
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
             .spawn()
             .unwrap();
         let limit = Duration::from_secs(20);

@@ -1,6 +1,6 @@
 //! Host processes by identity (process id and start time) instead of by a number that may be used again.
 
-use std::{io, os::fd::OwnedFd, path::Path, time::Duration};
+use std::{io, os::fd::OwnedFd, time::Duration};
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -115,19 +115,23 @@ pub fn signal(pid: i32, signal: Signal) -> io::Result<()> {
     }
 }
 
-/// The living processes whose file `name` under `/proc/pid/` (such as `cmdline` or `environ`) holds `needle`, except this one.
+/// The ids of all processes of the host.
+#[must_use]
+pub fn all_processes() -> Vec<i32> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok()).collect()
+}
+
+/// The processes whose file `name` under `/proc/pid/` (such as `cmdline` or `environ`) holds `needle`, except this one. A zombie's
+/// files are empty.
 #[must_use]
 pub fn processes_with(name: &str, needle: &[u8]) -> Vec<i32> {
     let own = i32::try_from(std::process::id()).unwrap_or(0);
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    entries
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok())
-        .filter(|pid| *pid != own && holds(&Path::new("/proc").join(pid.to_string()).join(name), needle))
-        .collect()
-}
-
-fn holds(file: &Path, needle: &[u8]) -> bool {
-    std::fs::read(file).is_ok_and(|content| content.windows(needle.len().max(1)).any(|part| part == needle))
+    let holds = |pid: i32| {
+        std::fs::read(format!("/proc/{pid}/{name}"))
+            .is_ok_and(|content| content.windows(needle.len().max(1)).any(|part| part == needle))
+    };
+    all_processes().into_iter().filter(|pid| *pid != own && holds(*pid)).collect()
 }
 
 /// Calls `done` until it is true or `limit` has passed, in ever longer steps; says whether it became true. Blocks the thread.

@@ -128,8 +128,12 @@ impl Driver for Trees {
         let read = |parent: &Option<PathBuf>, file: &str| {
             parent.as_ref().map_or(Ok(0), |parent| read_number(&parent.join(id.as_str()).join(file)))
         };
+        let stat = self.memory.as_ref().map(|parent| fs::read_to_string(parent.join(id.as_str()).join("memory.stat")));
+        let stat = stat.transpose()?.unwrap_or_default();
+        // Not what the page cache holds of a snapshot that was written.
+        let user: u64 = ["rss", "shmem"].iter().filter_map(|key| keyed_value(&stat, key)).sum();
         Ok(Usage {
-            memory_bytes: read(&self.memory, "memory.usage_in_bytes")?,
+            memory_bytes: user + read(&self.memory, "memory.kmem.usage_in_bytes").unwrap_or(0),
             cpu_usec: read(&self.cpuacct, "cpuacct.usage")? / 1000,
             pids: read(&self.pids, "pids.current")?,
             disk_bytes: 0,
@@ -144,6 +148,10 @@ impl Driver for Trees {
 
     fn dirs(&self, id: &VmId) -> Vec<PathBuf> {
         self.all.iter().map(|parent| parent.join(id.as_str())).collect()
+    }
+
+    fn parents(&self) -> Vec<PathBuf> {
+        self.all.clone()
     }
 
     fn list(&self) -> io::Result<BTreeSet<VmId>> {

@@ -1,6 +1,10 @@
 //! Version 2: one tree.
 
-use std::{collections::BTreeSet, io, path::PathBuf};
+use std::{
+    collections::BTreeSet,
+    io,
+    path::{Path, PathBuf},
+};
 
 use fs_err as fs;
 use pandastack_engine::{Usage, VmId, vm_dir::ids_in};
@@ -19,17 +23,7 @@ pub(super) struct Tree {
 impl Tree {
     /// Makes our parent group and passes the controllers down to it.
     pub(super) fn prepare(parent: PathBuf) -> Result<Self, String> {
-        fs::create_dir_all(&parent).map_err(|error| error.to_string())?;
-        let mut missing = Vec::new();
-        for controller in ["memory", "pids", "cpu"] {
-            let given = parent.ancestors().nth(1).into_iter().chain([parent.as_path()]);
-            for dir in given {
-                if let Err(error) = write(&dir.join("cgroup.subtree_control"), &format!("+{controller}")) {
-                    missing.push(format!("the cgroup controller {controller} cannot be had: {error}"));
-                    break;
-                }
-            }
-        }
+        let missing = make_parent(&parent).map_err(|error| error.to_string())?;
         Ok(Self { parent, missing })
     }
 
@@ -51,12 +45,30 @@ impl Tree {
     }
 }
 
+/// Makes a group whose children can be limited; returns what they cannot be limited by, and why.
+fn make_parent(parent: &Path) -> io::Result<Vec<String>> {
+    fs::create_dir_all(parent)?;
+    let given: Vec<&Path> = parent.ancestors().nth(1).into_iter().chain([parent]).collect();
+    let pass_down = |controller: &str| -> io::Result<()> {
+        given.iter().try_for_each(|dir| write(&dir.join("cgroup.subtree_control"), &format!("+{controller}")))
+    };
+    let missing = ["memory", "pids", "cpu"].into_iter().filter_map(|controller| {
+        let error = pass_down(controller).err()?;
+        Some(format!("the cgroup controller {controller} cannot be had: {error}"))
+    });
+    Ok(missing.collect())
+}
+
 impl Driver for Tree {
     fn missing_limits(&self) -> &[String] {
         &self.missing
     }
 
     fn create(&self, id: &VmId, limits: &Limits) -> io::Result<()> {
+        if !self.parent.exists() {
+            // Another engine that was over the same state took it away as it ended.
+            make_parent(&self.parent)?;
+        }
         fs::create_dir_all(self.parent.join(id.as_str()))?;
         self.limit_memory(id, limits.memory_bytes)?;
         // A machine without some of its processes is of no use.
@@ -86,8 +98,10 @@ impl Driver for Tree {
 
     fn usage(&self, id: &VmId) -> io::Result<Usage> {
         let cpu = fs::read_to_string(self.file(id, "cpu.stat"))?;
+        let memory = fs::read_to_string(self.file(id, "memory.stat")).unwrap_or_default();
         Ok(Usage {
-            memory_bytes: self.number(id, "memory.current")?,
+            // Not what the page cache holds of a snapshot that was written.
+            memory_bytes: ["anon", "shmem", "kernel"].iter().filter_map(|key| keyed_value(&memory, key)).sum(),
             cpu_usec: keyed_value(&cpu, "usage_usec").unwrap_or(0),
             pids: self.number(id, "pids.current")?,
             disk_bytes: 0,
@@ -103,6 +117,10 @@ impl Driver for Tree {
         vec![self.parent.join(id.as_str())]
     }
 
+    fn parents(&self) -> Vec<PathBuf> {
+        vec![self.parent.clone()]
+    }
+
     fn list(&self) -> io::Result<BTreeSet<VmId>> {
         Ok(ids_in(&self.parent)?.into_iter().collect())
     }
@@ -110,7 +128,7 @@ impl Driver for Tree {
 
 #[cfg(test)]
 mod tests {
-    use std::{path::Path, time::Duration};
+    use std::time::Duration;
 
     use pandastack_engine::process::{poll_until, signal};
 

@@ -99,6 +99,8 @@ pub(super) async fn usage(setup: &Setup) -> CheckResult {
     let mut agent = Agent::of(&vm).await?;
     let before = vm.usage().await?;
     agent.succeed("dd if=/dev/zero of=kept bs=1M count=8 2>/dev/null").await?;
+    // Long enough for engines that count CPU time in ticks.
+    agent.succeed("i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done").await?;
     let Usage { memory_bytes, cpu_usec, disk_bytes, pids } = vm.usage().await?;
     ensure(pids > 0 && memory_bytes > 0 && cpu_usec > 0, || format!("{pids}, {memory_bytes}, {cpu_usec}"))?;
     ensure(disk_bytes > before.disk_bytes, || format!("8 MiB were written, but {before:?} became {disk_bytes}"))?;

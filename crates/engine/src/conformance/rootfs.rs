@@ -9,7 +9,7 @@ use std::{
 
 use fs_err as fs;
 
-const DIRECTORIES: [&str; 9] = ["dev", "etc", "proc", "sys", "root", "var", "opt", "usr", "workspace"];
+const DIRECTORIES: [&str; 9] = ["dev", "etc", "proc", "sys", "root", "var", "opt/pandastack", "usr", "workspace"];
 const PROGRAMS: [&str; 6] = ["sh", "cat", "dd", "sleep", "env", "mv"];
 
 /// Makes a root file system in an empty directory.

@@ -32,7 +32,8 @@ def native_kernel() -> Iterator:
     """An ipykernel of its own, driven through jupyter_client; yields a function that runs one cell to its end."""
     manager = KernelManager(kernel_name="python3")
     manager.kernel_spec.argv[0] = sys.executable
-    manager.start_kernel()
+    # It warns of its own unencrypted sockets.
+    manager.start_kernel(stderr=subprocess.DEVNULL)
     client = manager.client()
     client.start_channels()
     client.wait_for_ready(timeout=60)

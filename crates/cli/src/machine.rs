@@ -37,7 +37,10 @@ impl Machine {
     pub(crate) fn prepare(&self) -> Result<()> {
         fs_err::create_dir_all(&self.data_dir)?;
         if !self.agent.is_file() {
-            bail!("the agent binary {} is missing: build it with `make build`, or name it with --agent", self.agent.display());
+            bail!(
+                "the agent binary {} is missing: build it with `make build`, or name it with --agent",
+                self.agent.display()
+            );
         }
         Ok(())
     }
@@ -62,10 +65,7 @@ async fn gvisor(state_dir: PathBuf) -> Result<GvisorEngine> {
 
 /// Why there is no Firecracker engine on this machine.
 fn firecracker_refusal() -> String {
-    format!(
-        "the firecracker engine is not part of this version ({}); use --engine gvisor",
-        kvm_probe::probe()
-    )
+    format!("the firecracker engine is not part of this version ({}); use --engine gvisor", kvm_probe::probe())
 }
 
 fn default_data_dir() -> Result<PathBuf> {
@@ -86,5 +86,5 @@ pub(crate) fn home() -> Result<PathBuf> {
 
 fn beside_this_program(name: &str) -> Result<PathBuf> {
     let program = std::env::current_exe().context("where this program is")?;
-    Ok(program.parent().unwrap_or(Path::new("/")).join(name))
+    Ok(program.parent().unwrap_or_else(|| Path::new("/")).join(name))
 }

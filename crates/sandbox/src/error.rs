@@ -92,8 +92,8 @@ pub enum CreateError {
     UnknownTemplate { name: String, known: String },
     #[error("template {name} is not built on this machine: run `pandastack template build {name}`")]
     TemplateNotBuilt { name: String },
-    #[error("template {name} cannot be used: {detail}")]
-    Template { name: String, detail: String },
+    #[error("template {name} cannot be used: `pandastack doctor` on the server's machine says why")]
+    Template { name: String, source: Box<pandastack_template::StoreError> },
     #[error("snapshot {0:?} not found")]
     UnknownSnapshot(String),
     #[error("min_isolation {} was asked for, but the engine {} gives {}", .asked.name(), .engine.name(), .has.name())]

@@ -54,7 +54,7 @@ impl Templates {
             .store
             .ready(recipe, self.engine.as_ref(), &self.agent)
             .await
-            .map_err(|error| CreateError::Template { name: recipe.name.clone(), detail: chain(&error) })?;
+            .map_err(|source| CreateError::Template { name: recipe.name.clone(), source: source.into() })?;
         let Some(template) = ready.map(Arc::new) else { return Ok(None) };
         let known = Found { changed, template: Arc::clone(&template) };
         self.found.lock().unwrap_or_else(PoisonError::into_inner).insert(recipe.name.as_str(), known);

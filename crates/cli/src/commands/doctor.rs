@@ -171,7 +171,7 @@ async fn engine(machine: &Machine) -> Check {
 const BUILD_BYTES: u64 = 6_000_000_000;
 
 fn disk(data_dir: &Path) -> Check {
-    let existing = data_dir.ancestors().find(|dir| dir.is_dir()).unwrap_or(Path::new("/"));
+    let existing = data_dir.ancestors().find(|dir| dir.is_dir()).unwrap_or_else(|| Path::new("/"));
     let Ok(stat) = rustix::fs::statvfs(existing) else {
         return Check::new("disk", Verdict::Warning, format!("the disk of {} cannot be looked at", data_dir.display()));
     };

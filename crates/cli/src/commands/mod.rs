@@ -18,7 +18,10 @@ pub(crate) fn client(args: &ServerArgs) -> Result<Client> {
     let file = ConfigFile::read(&path)?;
     let url = args.api.clone().or_else(|| file.api_url.clone()).unwrap_or_else(|| "http://127.0.0.1:8080".to_owned());
     let key = args.api_key.clone().or_else(|| file.key().map(str::to_owned)).with_context(|| {
-        format!("no access token: {} has none; start `pandastack serve` on this machine, or set PANDASTACK_API_KEY", path.display())
+        format!(
+            "no access token: {} has none; start `pandastack serve` on this machine, or set PANDASTACK_API_KEY",
+            path.display()
+        )
     })?;
     Ok(Client::new(&url, Some(&key))?)
 }

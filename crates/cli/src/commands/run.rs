@@ -52,7 +52,7 @@ pub(crate) async fn run(args: RunArgs, output: Output) -> Result<ExitCode> {
     }
     let result = ran?;
     let charts = save_charts(&result.results, &stem(&args.file), &args.out)?;
-    show(Ran { sandbox_id: sandbox.id, kept: args.keep, charts, result }, output)
+    show(&Ran { sandbox_id: sandbox.id, kept: args.keep, charts, result }, output)
 }
 
 fn read_code(file: &Path) -> Result<String> {
@@ -95,10 +95,10 @@ fn save_charts(results: &[Bundle], stem: &str, dir: &Path) -> Result<Vec<PathBuf
     Ok(saved)
 }
 
-fn show(ran: Ran, output: Output) -> Result<ExitCode> {
+fn show(ran: &Ran, output: Output) -> Result<ExitCode> {
     let code = ran.result.exit_code;
     if output.is_json() {
-        output.answer(&ran, |_| String::new())?;
+        output.answer(ran, |_| String::new())?;
         return Ok(exit_code(code));
     }
     output.raw(&ran.result.stdout, &ran.result.stderr);

@@ -54,14 +54,8 @@ async fn create(args: CreateArgs, output: Output) -> Result<ExitCode> {
 async fn exec(args: ExecArgs, output: Output) -> Result<ExitCode> {
     let mut words = args.command;
     let cmd = if words.len() == 1 { Command::Line(words.remove(0)) } else { Command::Words(words) };
-    let params = params::Exec {
-        cmd: Some(cmd),
-        args: None,
-        timeout_seconds: args.timeout,
-        cwd: None,
-        env: None,
-        stdin: None,
-    };
+    let params =
+        params::Exec { cmd: Some(cmd), args: None, timeout_seconds: args.timeout, cwd: None, env: None, stdin: None };
     let result = commands::client(&args.server)?.exec(&args.id, &params).await?;
     if output.is_json() {
         output.answer(&result, |_| String::new())?;

@@ -7,6 +7,7 @@ use pandastack_api::{ApiConfig, ApiState};
 use pandastack_api_types::WorkspaceName;
 use pandastack_sandbox::{ManagerConfig, SandboxManager};
 use pandastack_store::Store;
+use pandastack_template::TemplateStore;
 use serde::Serialize;
 use tokio::{net::TcpListener, signal::unix::SignalKind};
 
@@ -27,12 +28,15 @@ pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode> {
     let machine = Machine::resolve(&args.machine)?;
     machine.prepare()?;
     let _lock = lock(&machine.data_dir)?;
-    let listener = TcpListener::bind(args.listen).await.with_context(|| format!("could not listen on {}", args.listen))?;
+    let listener =
+        TcpListener::bind(args.listen).await.with_context(|| format!("could not listen on {}", args.listen))?;
     let url = format!("http://{}", listener.local_addr()?);
     let engine = machine.engine("engine").await?;
     for missing in &engine.capabilities().missing_limits {
         tracing::warn!("limit not in force: {missing}");
     }
+    // What a template build that was killed has left behind.
+    TemplateStore::open(&machine.data_dir)?.sweep(machine.engine("build-engine").await?.as_ref()).await?;
     let store = Store::open(&machine.data_dir.join("pandastack.db")).await?;
     ensure_token(&store, &url).await?;
     let config = ManagerConfig {
@@ -54,7 +58,11 @@ pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode> {
 }
 
 fn api_config(args: &ServeArgs) -> ApiConfig {
-    ApiConfig { version: env!("CARGO_PKG_VERSION").to_owned(), max_sandboxes: args.max_sandboxes, ..ApiConfig::default() }
+    ApiConfig {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        max_sandboxes: args.max_sandboxes,
+        ..ApiConfig::default()
+    }
 }
 
 fn start_log() {
@@ -94,7 +102,9 @@ async fn ensure_token(store: &Store, url: &str) -> Result<()> {
     if names_another {
         tracing::warn!("{} names another server and is left alone", path.display());
         if store.token_count().await? == 0 {
-            tracing::warn!("make a token for this one with `pandastack token create --workspace {FIRST_WORKSPACE} --data-dir DIR`");
+            tracing::warn!(
+                "make a token for this one with `pandastack token create --workspace {FIRST_WORKSPACE} --data-dir DIR`"
+            );
         }
         return Ok(());
     }
@@ -115,7 +125,8 @@ async fn ensure_token(store: &Store, url: &str) -> Result<()> {
 
 /// Resolves on SIGTERM or SIGINT.
 async fn stop_signal() {
-    let signals = (tokio::signal::unix::signal(SignalKind::terminate()), tokio::signal::unix::signal(SignalKind::interrupt()));
+    let signals =
+        (tokio::signal::unix::signal(SignalKind::terminate()), tokio::signal::unix::signal(SignalKind::interrupt()));
     let (Ok(mut terminate), Ok(mut interrupt)) = signals else {
         tracing::error!("signals cannot be received; stop the server with SIGKILL");
         return std::future::pending().await;

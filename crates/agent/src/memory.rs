@@ -8,7 +8,10 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::{sync::watch, time};
+use tokio::{
+    sync::watch,
+    time::{self, Instant},
+};
 
 use crate::{processes, zygote::Zygote};
 
@@ -20,6 +23,8 @@ const INTERVAL: Duration = Duration::from_millis(100);
 const CLOSE_INTERVAL: Duration = Duration::from_millis(20);
 /// While no call is under way but processes run on in the background.
 const BACKGROUND_INTERVAL: Duration = Duration::from_secs(1);
+/// After a kill, until the next: what the dead process used is not free at once, and the next largest need not die for it.
+const SETTLING: Duration = Duration::from_millis(500);
 /// Kills that are remembered.
 const MOST_KILLS: usize = 16;
 
@@ -67,10 +72,18 @@ impl Memory {
         Self::parse(&fs::read_to_string("/proc/meminfo").ok()?)
     }
 
-    fn is_short(self) -> bool {
+    fn reserve(self) -> u64 {
         // In a very small sandbox the fixed reserve would be most of it.
-        let reserve = RESERVE_BYTES.max(self.total / RESERVE_DIVISOR).min(self.total / 4);
-        self.available < reserve
+        RESERVE_BYTES.max(self.total / RESERVE_DIVISOR).min(self.total / 4)
+    }
+
+    fn is_short(self) -> bool {
+        self.available < self.reserve()
+    }
+
+    /// Nothing can be waited for any more.
+    fn is_spent(self) -> bool {
+        self.available < self.reserve() / 4
     }
 
     fn is_getting_short(self) -> bool {
@@ -80,6 +93,7 @@ impl Memory {
 
 /// Watches while calls are under way or processes run in the background; otherwise sleeps without a timer.
 pub(crate) async fn watch(mut calls: watch::Receiver<usize>, zygote: Option<Zygote>, kills: MemoryKills) {
+    let mut settled_at = Instant::now();
     loop {
         if calls.wait_for(|&count| count > 0).await.is_err() {
             return;
@@ -88,8 +102,9 @@ pub(crate) async fn watch(mut calls: watch::Receiver<usize>, zygote: Option<Zygo
             let under_way = *calls.borrow_and_update() > 0;
             let spared = zygote.as_ref().map_or(0, Zygote::pid);
             let memory = Memory::now();
-            if memory.is_some_and(Memory::is_short) {
+            if memory.is_some_and(|memory| memory.is_short() && (Instant::now() >= settled_at || memory.is_spent())) {
                 kill_largest(spared, &kills);
+                settled_at = Instant::now() + SETTLING;
             }
             let pause = match memory {
                 Some(memory) if memory.is_getting_short() => CLOSE_INTERVAL,

@@ -24,6 +24,8 @@ samples = np.random.default_rng(7).normal(size=10_000)
 plt.hist(samples, bins=50)
 plt.title("10,000 samples")
 """
+# Where the bare machines are put.
+CGROUP = "pandastack-bench"
 SAVE_CHART = "plt.savefig({path!r})\n"
 
 
@@ -81,12 +83,14 @@ class BareRestore:
 
     def close(self) -> None:
         shutil.rmtree(self.root)
+        for group in Path("/sys/fs/cgroup").glob(f"**/{CGROUP}"):
+            group.rmdir()
 
     def measure(self) -> float:
         name = f"bench-{uuid.uuid4().hex}"
         bundle = self.root / name
         (bundle / "upper").mkdir(parents=True)
-        config = self.config | {"linux": {**self.config["linux"], "cgroupsPath": f"/pandastack-bench/{name}"}}
+        config = self.config | {"linux": {**self.config["linux"], "cgroupsPath": f"/{CGROUP}/{name}"}}
         (bundle / "config.json").write_text(json.dumps(config))
         to_agent, from_agent = bundle / "to-agent", bundle / "from-agent"
         os.mkfifo(to_agent)

@@ -68,8 +68,21 @@ pub(crate) fn millis(limit: Duration) -> u64 {
     u64::try_from(limit.as_millis()).unwrap_or(u64::MAX).max(1)
 }
 
+/// The agent ends a command when its time is up; an agent that does not is given up this much later.
+const AGENT_GRACE: Duration = Duration::from_secs(30);
+
 /// Runs a command to its end.
 pub(crate) async fn run(lease: &Lease, exec: CheckedExec) -> Result<views::ExecResult, ExecError> {
+    let bound = exec.limit + AGENT_GRACE;
+    let silent = || {
+        lease.mark_broken();
+        let detail = format!("the command did not end within {} s", bound.as_secs());
+        ExecError::from(crate::AccessError::Unreachable { detail })
+    };
+    tokio::time::timeout(bound, run_unbounded(lease, exec)).await.unwrap_or_else(|_| Err(silent()))
+}
+
+async fn run_unbounded(lease: &Lease, exec: CheckedExec) -> Result<views::ExecResult, ExecError> {
     let seconds = exec.limit.as_secs_f64();
     let mut stream = match lease.client().exec(exec.request).await {
         Ok(stream) => stream,

@@ -2,7 +2,6 @@
 
 SHELL := /bin/bash
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
-HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 PANDASTACK := $(TARGET_DIR)/release/pandastack
 VENV := .build/venv
 # Template builds of the tests and benchmarks; kept, because a build takes minutes.
@@ -26,14 +25,12 @@ test: ## Set up what is needed and run every test.
 bench: deps build template bench-venv ## Measure the latencies and their yardsticks: table and .build/bench.json.
 	$(VENV)/bin/python benches/bench.py --data-dir $(PANDASTACK_TEST_DATA) --out .build/bench.json
 
-# The agent runs inside a sandbox's own root file system, so it must not need that system's C library. It is built for an explicit
-# target, because the flags would otherwise also apply to build scripts and procedural macros.
+# The agent runs inside a sandbox's own root file system, so it must not need that system's C library. The flag is given to the agent
+# alone, so that it shares every dependency with the program.
 build: ## Build the program and its agent.
-	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust from https://rustup.rs, then run this again" >&2; exit 1; }
-	RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --locked -p pandastack-agent --target $(HOST)
+	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust with rustup, then run this again" >&2; exit 1; }
 	cargo build --release --locked -p pandastack-cli
-	install -m 755 $(TARGET_DIR)/$(HOST)/release/pandastack-agent $(TARGET_DIR)/release/pandastack-agent.new
-	mv $(TARGET_DIR)/release/pandastack-agent.new $(TARGET_DIR)/release/pandastack-agent
+	cargo rustc --release --locked -p pandastack-agent --bin pandastack-agent -- -C target-feature=+crt-static
 
 lint: venv ## Check the format and the lints.
 	$(VENV)/bin/ruff format --check --quiet .

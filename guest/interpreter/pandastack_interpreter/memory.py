@@ -14,6 +14,7 @@ class MemoryLimit:
 
     def __init__(self) -> None:
         self._limit: int | None = None
+        self._is_open = False
 
     def set(self, limit: int) -> None:
         """Sets the limit, in bytes."""
@@ -22,15 +23,17 @@ class MemoryLimit:
 
     def begin(self) -> None:
         """A cell starts: the reserve is closed, unless so little is free that the cell could not even say so."""
-        if self._limit is None:
+        if self._limit is None or not self._is_open:
             return
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         if used < self._limit - RESERVE // 4:
             self._allow(self._limit)
+            self._is_open = False
 
     def open_reserve(self, error: BaseException | None) -> None:
         """A cell failed: lets the reserve be used if it was for want of memory."""
         if isinstance(error, (MemoryError, OSError, RuntimeError)):
+            self._is_open = True
             self._allow(None)
 
     def _allow(self, soft: int | None) -> None:

@@ -21,6 +21,8 @@ const RESERVE_DIVISOR: u64 = 25;
 /// Between looks, and between them once less than a quarter is free.
 const INTERVAL: Duration = Duration::from_millis(100);
 const CLOSE_INTERVAL: Duration = Duration::from_millis(20);
+/// From the start of a call until the first look: reading `/proc/meminfo` takes gVisor 2 ms, most of what a short cell takes.
+const FIRST_LOOK: Duration = Duration::from_millis(50);
 /// While no call is under way but processes run on in the background.
 const BACKGROUND_INTERVAL: Duration = Duration::from_secs(1);
 /// After a kill, until the next: what the dead process used is not free at once, and the next largest need not die for it.
@@ -98,6 +100,7 @@ pub(crate) async fn watch(mut calls: watch::Receiver<usize>, zygote: Option<Zygo
         if calls.wait_for(|&count| count > 0).await.is_err() {
             return;
         }
+        time::sleep(FIRST_LOOK).await;
         loop {
             let under_way = *calls.borrow_and_update() > 0;
             let spared = zygote.as_ref().map_or(0, Zygote::pid);

@@ -25,6 +25,10 @@ quietly() { make --no-print-directory "$@"; }
 
 # The tests of the crates replace the static agent by one that they built for themselves.
 rust_tests() {
+  local host
+  host=$(rustc -vV | sed -n 's/^host: //p')
+  local -x PANDASTACK_AGENT=$PWD/${CARGO_TARGET_DIR:-target}/$host/release/pandastack-agent
+  local -x PANDASTACK_TEST_PYTHON=$PWD/.build/venv/bin/python PANDASTACK_SIM_PYTHON=$PWD/.build/venv/bin/python
   if cargo nextest --version >/dev/null 2>&1; then
     cargo nextest run --release --locked --workspace --no-fail-fast
   else

@@ -23,11 +23,10 @@ part() {
 }
 quietly() { make --no-print-directory "$@"; }
 
-# The tests of the crates replace the static agent by one that they built for themselves.
+# Building the tests of the crates replaces the static agent by one that only runs on this system, so they get a copy.
 rust_tests() {
-  local host
-  host=$(rustc -vV | sed -n 's/^host: //p')
-  local -x PANDASTACK_AGENT=$PWD/${CARGO_TARGET_DIR:-target}/$host/release/pandastack-agent
+  install -m 755 "${CARGO_TARGET_DIR:-target}/release/pandastack-agent" .build/pandastack-agent
+  local -x PANDASTACK_AGENT=$PWD/.build/pandastack-agent
   local -x PANDASTACK_TEST_PYTHON=$PWD/.build/venv/bin/python PANDASTACK_SIM_PYTHON=$PWD/.build/venv/bin/python
   if cargo nextest --version >/dev/null 2>&1; then
     cargo nextest run --release --locked --workspace --no-fail-fast
@@ -43,7 +42,7 @@ part "format and lints" quietly lint
 part "build" quietly build
 part "template" quietly template
 part "crate tests" rust_tests
-part "build, again static" quietly build
+part "build of the static agent, again" quietly build
 part "interpreter tests" scripts/test-interpreter.sh
 printf '\n'
 printf '%s\n' "${parts[@]}"

@@ -72,7 +72,7 @@ fi
 echo "listening on $url, log in $log"
 
 # The configuration file may name another server, the hosted one for instance: then this run gets a token of its own.
-config=${XDG_CONFIG_HOME:-$HOME/.config}/pandastack/config.json
+config=$HOME/.config/pandastack/config.json
 unset PANDASTACK_API PANDASTACK_API_KEY
 if ! grep -qs "\"api_url\": *\"$url\"" "$config"; then
   PANDASTACK_API_KEY=$("$pandastack" token create --workspace default --label demo --expires-in-days 1 --data-dir "$data_dir")

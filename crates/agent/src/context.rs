@@ -19,6 +19,7 @@ use crate::{
     memory::MemoryKills,
     reaper::Reaper,
     refusal::Refused,
+    spare::{Ready, Spare},
     wire::ToContext,
     zygote::Zygote,
 };
@@ -27,6 +28,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct Surroundings {
     pub(crate) zygote: Zygote,
+    pub(crate) spare: Spare,
     pub(crate) reaper: Reaper,
     pub(crate) memory_kills: MemoryKills,
     /// Set in every context's environment.
@@ -71,9 +73,31 @@ impl ContextTask {
     ) -> Result<Self, Refused> {
         let mut task =
             Self { request, surroundings, jobs, visible, closing, process: None, lost: false, seeded_for: 0 };
-        let process = task.fork().await?;
-        task.adopt(process);
+        match task.assigned_spare().await {
+            Some(Ready { process, seeded_for }) => {
+                task.adopt(process);
+                task.seeded_for = seeded_for;
+            }
+            None => {
+                let process = task.fork().await?;
+                task.adopt(process);
+            }
+        }
         Ok(task)
+    }
+
+    /// The process that was forked ahead of time, if there is one and it takes this context's place.
+    async fn assigned_spare(&self) -> Option<Ready> {
+        let mut ready = self.surroundings.spare.take().await?;
+        let message = ToContext::Assign { cwd: &self.request.cwd, env: &self.request.env };
+        match ready.process.send(&message).await {
+            Ok(()) => Some(ready),
+            Err(why) => {
+                tracing::warn!(why, "a prepared interpreter process was of no use");
+                ready.process.kill().await;
+                None
+            }
+        }
     }
 
     /// Runs cells until the context is closed.

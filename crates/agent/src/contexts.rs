@@ -208,6 +208,9 @@ impl Contexts {
             }
             processes.push(context.visible.pid.load(Ordering::Relaxed));
         }
+        if let Some(surroundings) = &self.surroundings {
+            processes.push(surroundings.spare.idle_process()?);
+        }
         Ok(processes)
     }
 }

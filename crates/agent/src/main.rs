@@ -1,7 +1,7 @@
 //! `pandastack-agent`: process 1 of a sandbox. Serves the agent protocol on the link and looks after what it starts.
 //!
 //! - [`service`]: the calls. [`exec`], [`files`], [`contexts`], [`identity`]: what they do.
-//! - [`zygote`], [`interpreter`], [`context`], [`cell`], [`wire`]: the interpreter, from the warm process down to one cell.
+//! - [`zygote`], [`spare`], [`interpreter`], [`context`], [`cell`], [`wire`]: the interpreter, from the warm process down to one cell.
 //! - [`reaper`], [`processes`], [`memory`]: the duties of a first process.
 
 mod calls;
@@ -18,6 +18,7 @@ mod processes;
 mod reaper;
 mod refusal;
 mod service;
+mod spare;
 mod sys;
 mod wire;
 mod zygote;
@@ -49,6 +50,7 @@ use crate::{
     memory::MemoryKills,
     reaper::Reaper,
     service::Agent,
+    spare::{Source, Spare},
     zygote::{Zygote, ZygoteConfig},
 };
 
@@ -158,12 +160,23 @@ fn assemble(arguments: Arguments) -> io::Result<Agent> {
     tokio::spawn(memory::watch(under_way.subscribe(), zygote.clone(), memory_kills.clone()));
     let limit =
         arguments.cell_memory_bytes.map(|bytes| ("PANDASTACK_MEMORY_LIMIT_BYTES".to_owned(), bytes.to_string()));
-    let surroundings = zygote.clone().map(|zygote| Surroundings {
-        zygote,
-        reaper: reaper.clone(),
-        memory_kills,
-        environment: HashMap::from_iter(limit),
-        identity: identity.generation(),
+    let environment = HashMap::from_iter(limit);
+    let surroundings = zygote.clone().map(|zygote| {
+        let spare = Spare::start(Source {
+            zygote: zygote.clone(),
+            reaper: reaper.clone(),
+            environment: environment.clone(),
+            workspace: arguments.workspace.to_string_lossy().into_owned(),
+            identity: identity.generation(),
+        });
+        Surroundings {
+            zygote,
+            spare,
+            reaper: reaper.clone(),
+            memory_kills,
+            environment,
+            identity: identity.generation(),
+        }
     });
     let contexts = Contexts::new(surroundings);
     Ok(Agent { workspace: arguments.workspace, reaper, zygote, contexts, identity, under_way })

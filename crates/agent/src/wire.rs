@@ -53,6 +53,8 @@ pub(crate) enum FromZygote {
 #[derive(Debug, Serialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub(crate) enum ToContext<'a> {
+    /// A process that was forked ahead of time becomes a context's: its directory, and variables on top of those it has.
+    Assign { cwd: &'a str, env: &'a HashMap<String, String> },
     Run {
         cell: u64,
         code: &'a str,

@@ -61,6 +61,8 @@ class Context:
             if message.get("op") == "run":
                 self._run(message)
                 self._prepare()
+            elif message.get("op") == "assign":
+                _assign(message)
 
     def _prepare(self) -> None:
         """Puts right what a cell may have left behind. After the cell's answer is out, for under gVisor each of these system calls costs
@@ -249,6 +251,13 @@ def _enter(directory: str) -> str:
         directory = "/"
         os.chdir(directory)
     return directory
+
+
+def _assign(message: Message) -> None:
+    """A process that was forked ahead of time becomes a context's."""
+    os.environ.update(message.get("env") or {})
+    os.environ.pop(MEMORY_LIMIT, None)
+    os.environ["PWD"] = _enter(message.get("cwd") or os.getcwd())
 
 
 def _environment(request: Message) -> MemoryLimit:

@@ -195,7 +195,7 @@ async fn late_output_is_never_the_next_cells() {
     let activity = client.activity().await.unwrap();
     assert!(!activity.quiescent && activity.reason.contains("thread"), "{activity:?}");
     run(&client, "c", "t.join()").await;
-    assert!(client.activity().await.unwrap().quiescent);
+    eventually("it is quiescent", async || client.activity().await.unwrap().quiescent).await;
 }
 
 #[tokio::test]
@@ -241,7 +241,7 @@ async fn a_used_interpreter_is_never_handed_out_again() {
         run(&client, &id, "v = 1").await;
         client.close_context(&id).await.unwrap();
     }
-    assert!(client.activity().await.unwrap().quiescent);
+    eventually("it is quiescent", async || client.activity().await.unwrap().quiescent).await;
 }
 
 #[tokio::test]
@@ -315,5 +315,28 @@ async fn the_interpreter_gets_warm() {
     let client = sandbox.connect().await;
     let hello = until_warm(&client).await;
     assert!(hello.warm && hello.warm_error.is_empty(), "{hello:?}");
-    assert!(client.activity().await.unwrap().quiescent);
+    eventually("it is quiescent", async || client.activity().await.unwrap().quiescent).await;
+}
+
+/// A process is forked ahead of time; the context that gets it must not notice.
+#[tokio::test]
+async fn a_prepared_process_becomes_the_contexts_own() {
+    let sandbox = sandbox_or_skip!();
+    let client = sandbox.connect().await;
+    until_warm(&client).await;
+    eventually("it is quiescent", async || client.activity().await.unwrap().quiescent).await;
+    std::fs::create_dir(sandbox.path("sub")).unwrap();
+    let request = CreateContextRequest {
+        context_id: "own".to_owned(),
+        language: "python".to_owned(),
+        cwd: sandbox.path("sub"),
+        env: HashMap::from([("OWN".to_owned(), "mine".to_owned())]),
+        ..CreateContextRequest::default()
+    };
+    client.create_context(request).await.unwrap();
+    let code = "import os; os.path.basename(os.getcwd()), os.environ['OWN'], os.path.basename(os.environ['PWD'])";
+    assert_eq!(main_text(&run(&client, "own", code).await), "('sub', 'mine', 'sub')");
+    create(&client, "next").await.unwrap();
+    assert_eq!(main_text(&run(&client, "next", "import os; 'OWN' in os.environ").await), "False");
+    eventually("it is quiescent again", async || client.activity().await.unwrap().quiescent).await;
 }

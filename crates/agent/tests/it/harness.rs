@@ -61,10 +61,16 @@ impl Sandbox {
 
     pub(crate) async fn connect(&self) -> AgentClient {
         let path = |name| self.directory.path().join(name);
-        let to_agent = pipe::OpenOptions::new().open_sender(path("down")).unwrap();
-        let from_agent = pipe::OpenOptions::new().open_receiver(path("up")).unwrap();
-        let stream = link::connect(to_agent, from_agent, PATIENCE).await.unwrap();
-        AgentClient::connect(stream).await.unwrap().0
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let to_agent = pipe::OpenOptions::new().open_sender(path("down")).unwrap();
+            let from_agent = pipe::OpenOptions::new().open_receiver(path("up")).unwrap();
+            // An earlier connection that still reads may swallow the answer, so there is more than one try.
+            match link::connect(to_agent, from_agent, Duration::from_secs(2)).await {
+                Ok(stream) => return AgentClient::connect(stream).await.unwrap().0,
+                Err(error) => assert!(Instant::now() < deadline, "no connection: {error}"),
+            }
+        }
     }
 }
 

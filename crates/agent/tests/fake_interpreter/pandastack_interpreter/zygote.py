@@ -72,6 +72,8 @@ def context(fds):
     send(channel, op="hello", pid=os.getpid())
     while True:
         request = message(channel)
+        if request["op"] != "run":
+            continue
         run(channel, request["cell"], request["code"])
 
 

@@ -1,6 +1,6 @@
 //! The processes of the sandbox, as `/proc` shows them.
 
-use std::fs;
+use std::{collections::HashSet, fs};
 
 use rustix::{
     io::Errno,
@@ -78,16 +78,14 @@ pub(crate) fn descendants() -> Vec<Process> {
 
 /// Sends a signal to the group and to every process of the session that `leader` leads.
 pub(crate) fn signal_session(leader: Pid, signal: Signal) {
-    if signal != Signal::KILL {
+    // What a member forks before it is killed is met in the next round. Once a round meets nobody new, all were killed before it began,
+    // and killed processes do not fork. A fork bomb takes many rounds.
+    const ROUNDS: usize = 200;
+    let rounds = if signal == Signal::KILL { ROUNDS } else { 1 };
+    let mut met = HashSet::new();
+    for _ in 0..rounds {
         signal_group(leader, signal);
-        signal_members(leader, signal);
-        return;
-    }
-    // Processes that fork meanwhile are met in the next round; killed ones cannot fork.
-    const ROUNDS: usize = 20;
-    for _ in 0..ROUNDS {
-        signal_group(leader, signal);
-        if signal_members(leader, signal) == 0 {
+        if !signal_members(leader, signal, &mut met) {
             return;
         }
     }
@@ -101,14 +99,20 @@ pub(crate) fn signal_group(leader: Pid, signal: Signal) {
     }
 }
 
-/// Returns how many there were beside those of the leader's own group.
-fn signal_members(leader: Pid, signal: Signal) -> usize {
+/// Signals the members of a session that were not met before. Returns whether there were any.
+fn signal_members(leader: Pid, signal: Signal, met: &mut HashSet<i32>) -> bool {
     let leader = leader.as_raw_nonzero().get();
-    let members = list()
-        .into_iter()
-        .filter(|process| process.session == leader && process.group != leader && process.is_alive())
-        .filter_map(|process| Pid::from_raw(process.pid));
-    members.filter(|&member| kill_process(member, signal).is_ok()).count()
+    let members = list().into_iter().filter(|process| process.session == leader && process.is_alive());
+    let mut any_new = false;
+    for pid in
+        members.map(|process| process.pid).filter_map(|pid| met.insert(pid).then(|| Pid::from_raw(pid)).flatten())
+    {
+        any_new = true;
+        if let Err(error) = kill_process(pid, signal) {
+            tracing::debug!(%error, ?pid, "a process was not signalled");
+        }
+    }
+    any_new
 }
 
 /// Kills everything this process has started, directly or not.

@@ -79,6 +79,7 @@ mod tests {
     async fn died_and_then_removed() {
         let (mut child, exit) = sleeper();
         child.kill().unwrap();
+        exit.process().ended().await;
         exit.before_kill(|| ExitReason::OutOfMemory).await;
         assert_eq!(exit.wait(|| ExitReason::Killed).await, ExitReason::OutOfMemory);
         child.wait().unwrap();

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pandastack import Sandbox
 
 from leftovers import machine_ids, traces
-from server import Server, wait_until
+from server import Api, Server, wait_until
 
 
 def assert_gone(server: Server, ids: set[str], seconds: float) -> None:
@@ -80,6 +80,18 @@ def _children(pid: int) -> list[str]:
         if int(after_name[1]) == pid:
             states.append(f"{stat.parent.name} {after_name[0]}")
     return states
+
+
+def test_a_sandbox_whose_agent_was_stopped_is_given_up(server: Server, api: Api):
+    """Code inside is root and may stop process 1: the sandbox must not look alive for ever."""
+    sandbox = server.client().sandboxes.create(ttl_seconds=600)
+    api.post(f"/sandboxes/{sandbox.id}/exec", {"cmd": "(sleep 0.2; kill -STOP 1) >/dev/null 2>&1 &"})
+    wait_until(
+        lambda: api.get(f"/sandboxes/{sandbox.id}").json()["status"] == "failed", 180, "the sandbox to be given up"
+    )
+    assert api.get(f"/sandboxes/{sandbox.id}").json()["stop_reason"] == "engine_failed"
+    assert api.post(f"/sandboxes/{sandbox.id}/exec", {"cmd": "true"}).status_code == 409
+    sandbox.kill()
 
 
 def test_kill_during_a_cell(server: Server):

@@ -31,12 +31,20 @@ pub(crate) fn check(params: params::CreateContext) -> Result<CreateContextReques
     })
 }
 
+/// A fork takes a quarter of a second at most; a cold interpreter, which it may have to wait for, some seconds.
+const CREATE_LIMIT: Duration = Duration::from_secs(60);
+
 pub(crate) async fn create(
     lease: &Lease,
     id: &SandboxId,
     request: CreateContextRequest,
 ) -> Result<views::Context, ContextError> {
-    let entry = lease.client().create_context(request).await.map_err(|error| broken(lease, error))?;
+    let created = tokio::time::timeout(CREATE_LIMIT, lease.client().create_context(request)).await;
+    let silent = |_| {
+        let detail = format!("no context within {} s", CREATE_LIMIT.as_secs());
+        broken(lease, pandastack_agent_client::CallError::Protocol { detail })
+    };
+    let entry = created.map_err(silent)?.map_err(|error| broken(lease, error))?;
     Ok(view(entry, id))
 }
 

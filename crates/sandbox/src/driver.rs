@@ -14,7 +14,7 @@ use std::{
 
 use pandastack_agent_client::AgentClient;
 use pandastack_api_types::{SandboxId, views::SandboxStatus};
-use pandastack_engine::{PauseError, Vm};
+use pandastack_engine::{ExitReason, PauseError, Vm};
 use pandastack_store::Store;
 use tokio::{
     sync::{Notify, mpsc, oneshot, watch},
@@ -33,6 +33,8 @@ use crate::{
 const MAILBOX: usize = 64;
 /// The agent answers this question from memory; if it does not, the sandbox is busy.
 const ACTIVITY_TIMEOUT: Duration = Duration::from_secs(1);
+/// Questions in a row, while nothing else is asked of it, after which an agent that never answers has lost its sandbox.
+const MOST_UNANSWERED: u32 = 4;
 /// How long until a busy sandbox is asked again.
 const BUSY_RETRY: Duration = Duration::from_secs(2);
 /// How long until a machine that could not be removed is tried again.
@@ -61,11 +63,17 @@ struct Use {
 pub(crate) struct Lease {
     client: AgentClient,
     usage: Arc<Use>,
+    state: watch::Receiver<Lifecycle>,
 }
 
 impl Lease {
     pub(crate) fn client(&self) -> &AgentClient {
         &self.client
+    }
+
+    /// Whether the sandbox has been paused under the request.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.state.borrow().status == SandboxStatus::Paused
     }
 
     /// Says that the connection broke, so that the next request gets a fresh one.
@@ -166,6 +174,7 @@ impl Driver {
             publish,
             usage,
             next_probe,
+            unanswered: 0,
             destroy_at: None,
             gone: false,
             killers: vec![],
@@ -186,6 +195,8 @@ struct Running {
     usage: Arc<Use>,
     /// When the agent is asked next whether anything happens inside.
     next_probe: Option<Instant>,
+    /// Questions that the agent has not answered, in a row.
+    unanswered: u32,
     /// When a removal that failed is tried again.
     destroy_at: Option<Instant>,
     /// Nothing is left of the machine.
@@ -252,7 +263,7 @@ impl Running {
         let client = self.client().await?;
         self.usage.active.fetch_add(1, Ordering::AcqRel);
         self.next_probe = None;
-        Ok(Lease { client, usage: Arc::clone(&self.usage) })
+        Ok(Lease { client, usage: Arc::clone(&self.usage), state: self.publish.subscribe() })
     }
 
     /// The connection to the agent, a fresh one if the last is broken.
@@ -302,22 +313,31 @@ impl Running {
             return;
         }
         self.record_activity().await;
-        let quiescent = match self.client().await {
-            Ok(client) => match tokio::time::timeout(ACTIVITY_TIMEOUT, client.activity()).await {
-                Ok(Ok(reply)) => reply.quiescent,
-                Ok(Err(_)) => {
-                    self.usage.broken.store(true, Ordering::Release);
-                    false
+        match self.is_quiescent().await {
+            Some(true) => {
+                self.unanswered = 0;
+                return self.apply_logged(&Event::Quiescent).await;
+            }
+            Some(false) => self.unanswered = 0,
+            None => {
+                self.unanswered += 1;
+                // Nobody uses the connection now, so a fresh one does no harm.
+                self.usage.broken.store(true, Ordering::Release);
+                if self.unanswered >= MOST_UNANSWERED {
+                    let reason = ExitReason::Died("its agent does not answer any more".to_owned());
+                    tracing::warn!(sandbox = %self.driver.id, ?reason, "the sandbox is given up");
+                    return self.apply_logged(&Event::Exited(reason)).await;
                 }
-                Err(_) => false,
-            },
-            Err(_) => false,
-        };
-        if quiescent {
-            self.apply_logged(&Event::Quiescent).await;
-        } else {
-            self.next_probe = Some(Instant::now() + BUSY_RETRY);
+            }
         }
+        self.next_probe = Some(Instant::now() + BUSY_RETRY);
+    }
+
+    /// Whether nothing happens inside; `None` if the agent does not answer.
+    async fn is_quiescent(&mut self) -> Option<bool> {
+        let client = self.client().await.ok()?;
+        let reply = tokio::time::timeout(ACTIVITY_TIMEOUT, client.activity()).await.ok()?;
+        reply.ok().map(|reply| reply.quiescent)
     }
 
     /// Keeps the time of the last request across a restart of the server.

@@ -36,7 +36,7 @@ pub enum AccessError {
     NotFound,
     #[error("sandbox not running: it is {status}{}", hint(.status))]
     InvalidState { status: String },
-    #[error("the sandbox ended while the request ran")]
+    #[error("the link to the sandbox broke while the request ran; it may have ended: see its status")]
     Gone,
     #[error("the sandbox does not answer: {detail}")]
     Unreachable { detail: String },

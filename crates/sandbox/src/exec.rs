@@ -125,8 +125,11 @@ fn could_not_start(lease: &Lease, error: pandastack_agent_client::CallError) -> 
     })
 }
 
-/// Notes a broken connection.
+/// Notes a broken connection, and tells a pause from an agent that does not answer.
 pub(crate) fn broken(lease: &Lease, error: pandastack_agent_client::CallError) -> AgentError {
+    if lease.is_paused() && matches!(error, pandastack_agent_client::CallError::Protocol { .. }) {
+        return AgentError::Access(crate::AccessError::InvalidState { status: "paused".to_owned() });
+    }
     if matches!(error, pandastack_agent_client::CallError::Disconnected { .. }) {
         lease.mark_broken();
     }

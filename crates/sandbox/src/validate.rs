@@ -9,6 +9,8 @@ use crate::error::Invalid;
 
 /// Most bytes of a sandbox's metadata, keys and values together.
 pub const MAX_METADATA_BYTES: usize = 64 * 1024;
+/// Most bytes of a command line: Linux takes no longer argument.
+pub const MAX_COMMAND_BYTES: usize = 128 * 1024 - 1;
 /// Most bytes of the code of one cell.
 pub const MAX_CODE_BYTES: usize = 4 * 1024 * 1024;
 
@@ -142,6 +144,10 @@ pub(crate) fn shell_line(params: &Exec) -> Result<String, Invalid> {
     if line.contains('\0') {
         return Err(invalid("cmd", "cmd must not contain NUL"));
     }
+    if line.len() > MAX_COMMAND_BYTES {
+        let message = format!("cmd has {} bytes, more than {MAX_COMMAND_BYTES}: write it to a file first", line.len());
+        return Err(invalid("cmd", message));
+    }
     Ok(line)
 }
 
@@ -169,6 +175,8 @@ mod tests {
         assert_eq!(shell_line(&exec(r#"{"cmd":"echo","args":["hello"]}"#)).unwrap(), "echo hello");
         assert!(shell_line(&exec(r#"{"cmd":"  "}"#)).is_err());
         assert!(shell_line(&exec("{}")).is_err());
+        let long = exec(&format!(r#"{{"cmd":"{}"}}"#, "x".repeat(MAX_COMMAND_BYTES + 1)));
+        assert!(shell_line(&long).unwrap_err().message.contains("cmd has"));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use pandastack_agent_protocol::{
     CELL_STREAM_CAP, MAX_MESSAGE_BYTES,
     messages::{CellEnd, CellError, CellStatus, ExecExited, MimeBundle, cell_event, exec_event},
+    text::incomplete_tail,
 };
 
 /// Most results and displays of one cell that are kept.
@@ -99,26 +100,11 @@ impl Capped {
     fn into_text(mut self) -> String {
         if self.is_cut() {
             // The cap may have split a character; that is no invalid byte of the command's.
-            let end = self.kept.len() - split_character(&self.kept);
+            let end = self.kept.len() - incomplete_tail(&self.kept);
             self.kept.truncate(end);
         }
         String::from_utf8(self.kept).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
     }
-}
-
-/// Bytes at the end that begin a character and do not finish it.
-fn split_character(bytes: &[u8]) -> usize {
-    for back in 1..=bytes.len().min(3) {
-        let length = match bytes[bytes.len() - back] {
-            0xC2..=0xDF => 2,
-            0xE0..=0xEF => 3,
-            0xF0..=0xF4 => 4,
-            0x80..=0xBF => continue,
-            _ => 1,
-        };
-        return if length > back { back } else { 0 };
-    }
-    0
 }
 
 /// Gathers a cell's events.

@@ -6,10 +6,12 @@
 //!
 //! - [`messages`]: the messages, as prost structs whose field numbers are the contract.
 //! - [`agent_client`], [`agent_server`]: the generated stubs.
+//! - [`text`]: bytes made text, for both sides.
 //! - [`link`]: how one connection after another is carried over a pair of pipes.
 
 pub mod link;
 pub mod messages;
+pub mod text;
 
 #[expect(
     clippy::allow_attributes,

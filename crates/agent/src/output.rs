@@ -2,6 +2,7 @@
 
 use std::{future, io, os::fd::OwnedFd, time::Duration};
 
+use pandastack_agent_protocol::text::incomplete_tail;
 use rustix::io::{Errno, ioctl_fionread};
 use tokio::{
     net::unix::pipe,
@@ -177,21 +178,6 @@ impl CappedText {
         let split = std::mem::take(&mut self.split);
         (!split.is_empty()).then(|| String::from_utf8_lossy(&split).into_owned())
     }
-}
-
-/// Bytes at the end that begin a character and do not finish it.
-fn incomplete_tail(bytes: &[u8]) -> usize {
-    for back in 1..=bytes.len().min(3) {
-        let length = match bytes[bytes.len() - back] {
-            0xC2..=0xDF => 2,
-            0xE0..=0xEF => 3,
-            0xF0..=0xF4 => 4,
-            0x80..=0xBF => continue,
-            _ => 1,
-        };
-        return if length > back { back } else { 0 };
-    }
-    0
 }
 
 #[cfg(test)]

@@ -4,7 +4,10 @@ use std::{collections::HashMap, time::Duration};
 
 use futures::{Stream, StreamExt};
 use pandastack_agent_client::ExecFold;
-use pandastack_agent_protocol::messages::{ExecRequest, Refusal, exec_event};
+use pandastack_agent_protocol::{
+    messages::{ExecRequest, Refusal, exec_event},
+    text::incomplete_tail,
+};
 use pandastack_api_types::{Coded, ErrorCode, error::PartialOutput, params, views};
 
 use crate::{
@@ -206,16 +209,6 @@ impl Utf8Pieces {
         let rest = std::mem::take(&mut self.rest);
         (!rest.is_empty()).then(|| String::from_utf8_lossy(&rest).into_owned())
     }
-}
-
-/// How many bytes at the end begin a character that may still be completed.
-fn incomplete_tail(bytes: &[u8]) -> usize {
-    (1..=3.min(bytes.len()))
-        .find(|&back| {
-            let tail = &bytes[bytes.len() - back..];
-            std::str::from_utf8(tail).is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
-        })
-        .unwrap_or(0)
 }
 
 #[cfg(test)]

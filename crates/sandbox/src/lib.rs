@@ -2,6 +2,7 @@
 //! ending them when their time is up, and finding them again after a restart.
 //!
 //! - [`manager`]: [`SandboxManager`], what the API calls.
+//! - `create`: from a checked request to a running machine on record.
 //! - [`lifecycle`]: which event leads to which state, pure.
 //! - [`driver`]: the one task that owns a sandbox's machine.
 //! - [`launch`]: the steps from a template to a running machine, each undone if a later one fails.
@@ -11,6 +12,7 @@
 
 pub mod config;
 pub mod contexts;
+mod create;
 pub mod driver;
 pub mod error;
 pub mod exec;
@@ -22,6 +24,7 @@ pub mod pool;
 pub mod reconcile;
 pub mod templates;
 pub mod validate;
+mod view;
 
 pub use config::ManagerConfig;
 pub use error::{

@@ -200,8 +200,10 @@ async fn an_agent_that_ends_is_an_error_and_no_hang() {
     let (to_agent, agent_read) = pipe::pipe().unwrap();
     let (agent_write, from_agent) = pipe::pipe().unwrap();
     let agent = tokio::spawn(async move {
-        let mut connections = pin!(listen(agent_read, agent_write));
-        connections.next().await.unwrap().unwrap()
+        let mut connections = Box::pin(listen(agent_read, agent_write));
+        let connection = connections.next().await.unwrap().unwrap();
+        // The listener goes on until the host has its answer.
+        (connections, connection)
     });
     let mut host = connect(to_agent, from_agent, PATIENCE).await.unwrap();
     drop(within(agent).await.unwrap());

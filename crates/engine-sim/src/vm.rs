@@ -92,7 +92,8 @@ impl Vm for SimVm {
     }
 
     async fn usage(&self) -> Result<Usage, UsageError> {
-        if self.exit.has_come() {
+        // A killed machine's directory goes before its process has been reaped.
+        if self.exit.has_come() || !self.dir.path().exists() {
             return Err(UsageError::Gone);
         }
         let dir = self.dir.path().to_owned();

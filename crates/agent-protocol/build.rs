@@ -19,6 +19,7 @@ fn main() {
         .method(unary("list_contexts", "ListContexts", "ListContextsRequest", "ListContextsReply"))
         .method(unary("close_context", "CloseContext", "CloseContextRequest", "CloseContextReply"))
         .method(server_streaming("run_cell", "RunCell", "RunCellRequest", "CellEvent"))
+        .method(unary("interrupt_context", "InterruptContext", "InterruptContextRequest", "InterruptContextReply"))
         .build();
     Builder::new().compile(&[service]);
 }

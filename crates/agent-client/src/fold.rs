@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pandastack_agent_protocol::{
     CELL_STREAM_CAP, MAX_MESSAGE_BYTES,
-    messages::{CellEnd, CellError, CellStatus, ExecExited, MimeBundle, cell_event, exec_event},
+    messages::{CellEnd, CellError, CellStatus, ContextState, ExecExited, MimeBundle, cell_event, exec_event},
     text::incomplete_tail,
 };
 
@@ -185,6 +185,7 @@ impl CellFold {
             cell_event::Kind::End(end) => self.end = Some(end),
             cell_event::Kind::Clear(true) => self.clear_on_next = true,
             cell_event::Kind::Clear(false) => self.clear(),
+            cell_event::Kind::Late(_) => {}
         }
     }
 
@@ -257,10 +258,10 @@ impl CellFold {
             stderr: self.stderr.kept,
             results: self.main.into_iter().chain(self.displays.into_iter().map(|shown| shown.bundle)).collect(),
             error: self.error,
-            state_kept: end.state_kept,
+            state_kept: end.context_state() == ContextState::Alive,
             stdout_bytes: end.stdout_bytes,
             stderr_bytes: end.stderr_bytes,
-            reason: end.reason,
+            reason: end.context_reason,
             execution_count: end.execution_count,
             cut,
         })

@@ -25,10 +25,16 @@ mod generated {
 pub use generated::{agent_client, agent_server};
 
 /// The version of this contract. The host refuses an agent whose generation is higher than its own.
-pub const GENERATION: u32 = 1;
+///
+/// - 2: a cell's `stdin`, `idempotency_key`, `max_output_bytes` and `max_chars`, `InterruptContext`, languages other than Python, late text
+///   and the state of a context.
+pub const GENERATION: u32 = 2;
 
 /// Cap on each of a cell's stdout and stderr, in bytes; what exceeds it is counted and dropped.
 pub const CELL_STREAM_CAP: u64 = 1024 * 1024;
+
+/// The highest cap that a cell may ask for, in bytes.
+pub const MAX_CELL_STREAM_CAP: u64 = 64 * 1024 * 1024;
 
 /// The largest message on the link, in bytes: a cell's result bundle with its pictures fits, a hostile one does not.
 pub const MAX_MESSAGE_BYTES: usize = 40 * 1024 * 1024;

@@ -26,6 +26,9 @@ pub struct HelloReply {
     /// The sandbox id last given by `Personalize`, empty before the first.
     #[prost(string, tag = "5")]
     pub sandbox_id: String,
+    /// Those of `python`, `node`, `bash` and `ruby` whose program is there.
+    #[prost(string, repeated, tag = "6")]
+    pub languages: Vec<String>,
 }
 
 /// Gives a restored copy its own identity. Idempotent; called before the first request of a claimed, restored or forked sandbox.
@@ -206,7 +209,7 @@ pub struct CreateContextRequest {
     /// Chosen by the host.
     #[prost(string, tag = "1")]
     pub context_id: String,
-    /// `python`.
+    /// `python`, `node` or `bash`; empty means `python`.
     #[prost(string, tag = "2")]
     pub language: String,
     /// Absolute; empty means the workspace.
@@ -271,11 +274,38 @@ pub struct RunCellRequest {
     /// The working directory for this cell only; empty means unchanged.
     #[prost(string, tag = "5")]
     pub cwd: String,
+    /// What the cell reads from standard input; without it there is none and reading is an error at once.
+    #[prost(string, optional, tag = "6")]
+    pub stdin: Option<String>,
+    /// A second call with the same key in the same context gets the events of the first and runs nothing; empty means none. A cell with a
+    /// key is not interrupted when its caller goes away.
+    #[prost(string, tag = "7")]
+    pub idempotency_key: String,
+    /// Bytes kept of each of stdout and stderr; 0 means [`crate::CELL_STREAM_CAP`].
+    #[prost(uint64, tag = "8")]
+    pub max_output_bytes: u64,
+    /// Most characters of one text/plain form or traceback; 0 means no limit but those of the interpreter.
+    #[prost(uint32, tag = "9")]
+    pub max_chars: u32,
+}
+
+/// Interrupts the cell that runs in a context, as a time limit does.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct InterruptContextRequest {
+    #[prost(string, tag = "1")]
+    pub context_id: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct InterruptContextReply {
+    /// False if no cell ran.
+    #[prost(bool, tag = "1")]
+    pub interrupted: bool,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct CellEvent {
-    #[prost(oneof = "cell_event::Kind", tags = "1, 2, 3, 4, 5, 6, 7")]
+    #[prost(oneof = "cell_event::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
     pub kind: Option<cell_event::Kind>,
 }
 
@@ -301,7 +331,26 @@ pub mod cell_event {
         /// `clear_output(wait)`: what was displayed so far is void; if true, only once something new comes.
         #[prost(bool, tag = "7")]
         Clear(bool),
+        /// Text of an earlier cell's threads or processes, never mixed into this cell's own.
+        #[prost(message, tag = "8")]
+        Late(super::LateText),
     }
+}
+
+/// What an earlier cell wrote after its end.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct LateText {
+    /// The [`CellEnd::cell`] of the cell whose text it is.
+    #[prost(uint64, tag = "1")]
+    pub cell: u64,
+    /// To stderr rather than stdout.
+    #[prost(bool, tag = "2")]
+    pub stderr: bool,
+    #[prost(string, tag = "3")]
+    pub text: String,
+    /// Bytes of late text that were not kept, before this piece.
+    #[prost(uint64, tag = "4")]
+    pub dropped_bytes: u64,
 }
 
 /// One object in all its forms, richest knowledge of the interpreter first.
@@ -346,19 +395,22 @@ pub struct CellEnd {
     pub exit_code: i32,
     #[prost(uint64, tag = "3")]
     pub duration_ms: u64,
-    /// Whether variables of earlier cells still exist: false after the process was killed or died and was replaced.
-    #[prost(bool, tag = "4")]
-    pub state_kept: bool,
+    /// What became of the variables.
+    #[prost(enumeration = "ContextState", tag = "4")]
+    pub context_state: i32,
     /// Bytes of stdout before the cap; larger than what arrived if it was cut.
     #[prost(uint64, tag = "5")]
     pub stdout_bytes: u64,
     #[prost(uint64, tag = "6")]
     pub stderr_bytes: u64,
-    /// For `Died`: why, e.g. `the interpreter was killed by SIGKILL`; empty otherwise.
+    /// Why the state is not `Alive`, e.g. `the interpreter was killed by SIGKILL`; empty if it is.
     #[prost(string, tag = "7")]
-    pub reason: String,
+    pub context_reason: String,
     #[prost(uint64, tag = "8")]
     pub execution_count: u64,
+    /// Which run of its context this was, from 1; unlike `execution_count` it goes on when the process is replaced.
+    #[prost(uint64, tag = "9")]
+    pub cell: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
@@ -368,12 +420,28 @@ pub enum CellStatus {
     Ok = 1,
     /// An exception reached the top; an `Error` event came before.
     Error = 2,
-    /// The time limit ran out; `state_kept` tells whether the interrupt was enough.
+    /// The time limit ran out; `context_state` tells whether the interrupt was enough.
     TimedOut = 3,
     /// The interpreter process ended under the cell; a fresh one serves the next.
     Died = 4,
     /// The caller went away and the cell was interrupted.
     Cancelled = 5,
+    /// `InterruptContext` ended it.
+    Interrupted = 6,
+}
+
+/// What became of a context's variables, as of the end of a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum ContextState {
+    Unknown = 0,
+    /// Those of earlier cells exist.
+    Alive = 1,
+    /// The process of this or of an earlier cell ended and took them with it; a fresh one serves the context. The cell that lost them says
+    /// so, and the next one that is answered says so once more.
+    Restarted = 2,
+    /// They are gone and no fresh process could be started yet; the next cell tries again.
+    Lost = 3,
 }
 
 /// Why the agent refused a call, for programs; the status message says it to people.
@@ -408,4 +476,6 @@ pub enum Refusal {
     /// Too many processes or open files in the sandbox.
     Exhausted = 17,
     Io = 18,
+    /// The idempotency key was used in this context with other code.
+    IdempotencyConflict = 19,
 }

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use pandastack_agent_protocol::messages::{CellEnd, CellStatus, CreateContextRequest, Refusal};
+use pandastack_agent_protocol::messages::{CellEnd, CellStatus, ContextState, CreateContextRequest, Refusal};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
@@ -238,18 +238,22 @@ impl ContextTask {
                 CellEnd {
                     status: status as i32,
                     exit_code: end.exit_code(),
-                    state_kept: !std::mem::take(&mut self.lost),
+                    context_state: if std::mem::take(&mut self.lost) {
+                        ContextState::Restarted as i32
+                    } else {
+                        ContextState::Alive as i32
+                    },
                     execution_count: end.execution_count,
                     ..summary
                 }
             }
             Outcome::Unresponsive { status } => {
                 process.kill().await;
-                CellEnd { status: status as i32, ..summary }
+                CellEnd { status: status as i32, context_state: ContextState::Restarted as i32, ..summary }
             }
             Outcome::Closing => {
                 process.kill().await;
-                CellEnd { reason: "the context was closed".to_owned(), ..summary }
+                CellEnd { context_reason: "the context was closed".to_owned(), ..summary }
             }
             Outcome::Broken { why } => {
                 let exit = process.bury().await;
@@ -262,7 +266,12 @@ impl ContextTask {
                     _ => format!("the interpreter was killed: {why}"),
                 };
                 let exit_code = exit.map_or(1, crate::reaper::Exit::shell_code);
-                CellEnd { reason, exit_code: if exit_code == 0 { 1 } else { exit_code }, ..summary }
+                CellEnd {
+                    context_reason: reason,
+                    context_state: ContextState::Restarted as i32,
+                    exit_code: if exit_code == 0 { 1 } else { exit_code },
+                    ..summary
+                }
             }
         };
         if self.process.is_none() {

@@ -8,8 +8,9 @@ use pandastack_agent_protocol::{
     messages::{
         ActivityReply, ActivityRequest, CellEvent, CloseContextReply, CloseContextRequest, ContextEntry,
         CreateContextRequest, ExecEvent, ExecRequest, FileChunk, FileEntry, HelloReply, HelloRequest,
-        ListContextsReply, ListContextsRequest, ListDirReply, PathRequest, PersonalizeReply, PersonalizeRequest,
-        ReadFileRequest, RemoveReply, RunCellRequest, WriteFileReply, WriteFileRequest,
+        InterruptContextReply, InterruptContextRequest, ListContextsReply, ListContextsRequest, ListDirReply,
+        PathRequest, PersonalizeReply, PersonalizeRequest, ReadFileRequest, RemoveReply, RunCellRequest,
+        WriteFileReply, WriteFileRequest,
     },
 };
 use tonic::{Request, Response, Status, Streaming};
@@ -69,6 +70,7 @@ impl Calls for Agent {
             warm,
             warm_error,
             sandbox_id: self.identity.sandbox_id(),
+            languages: vec!["python".to_owned()],
         }))
     }
 
@@ -145,5 +147,12 @@ impl Calls for Agent {
         let fate = request.extensions().get::<Fate>().cloned().unwrap_or_default();
         let (receiver, guard) = self.contexts.run(request.into_inner(), fate, self.under_way.begin())?;
         Ok(Response::new(Answers::new(receiver, guard)))
+    }
+
+    async fn interrupt_context(
+        &self,
+        _: Request<InterruptContextRequest>,
+    ) -> Result<Response<InterruptContextReply>, Status> {
+        Err(Status::unimplemented("contexts cannot be interrupted yet"))
     }
 }

@@ -70,6 +70,8 @@ error_codes! {
     RateLimit = "rate_limit.api", 429, true;
     CommandTimeout = "command.timeout", 504, false;
     CellTimeout = "cell.timeout", 504, false;
+    /// The idempotency key was used in this context with other code.
+    IdempotencyConflict = "cell.idempotency_conflict", 409, false;
     ContextNotFound = "context.not_found", 404, false;
     ContextLimit = "context.limit", 429, false;
     ContextLanguage = "context.unknown_language", 400, false;

@@ -94,6 +94,7 @@ pub(crate) fn check_cell(
         timeout_ms: millis(limit),
         env: validate::environment(params.env)?,
         cwd: validate::cwd(params.cwd)?,
+        ..RunCellRequest::default()
     };
     Ok(CheckedCell { request, limit })
 }
@@ -122,7 +123,7 @@ fn answer(outcome: CellOutcome, limit: Duration) -> Result<views::CellResult, Ru
         }),
         CellStatus::Cancelled => Err(RunError::Cancelled),
         CellStatus::Died => Ok(died(outcome)),
-        CellStatus::Ok | CellStatus::Error | CellStatus::Unknown => Ok(ended(outcome)),
+        CellStatus::Ok | CellStatus::Error | CellStatus::Interrupted | CellStatus::Unknown => Ok(ended(outcome)),
     }
 }
 

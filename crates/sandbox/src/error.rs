@@ -185,6 +185,7 @@ pub(crate) fn refusal_code(refusal: Refusal) -> ErrorCode {
         Refusal::InterpreterUnavailable | Refusal::Exhausted => ErrorCode::ContextUnavailable,
         Refusal::Io => ErrorCode::FileIo,
         Refusal::InvalidRequest => ErrorCode::ValidationField,
+        Refusal::IdempotencyConflict => ErrorCode::IdempotencyConflict,
         Refusal::CommandNotFound | Refusal::CommandNotExecutable | Refusal::ContextExists | Refusal::Unknown => {
             ErrorCode::Internal
         }

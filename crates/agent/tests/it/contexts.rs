@@ -3,7 +3,7 @@ use std::{collections::HashMap, time::Duration};
 use futures::StreamExt;
 use pandastack_agent_protocol::{
     CELL_STREAM_CAP, MAX_CONTEXTS,
-    messages::{CellStatus, CreateContextRequest, Refusal, RunCellRequest, cell_event::Kind},
+    messages::{CellStatus, ContextState, CreateContextRequest, Refusal, RunCellRequest, cell_event::Kind},
 };
 use tokio::time::{self, Instant};
 
@@ -216,7 +216,7 @@ async fn contexts_are_made_listed_and_closed() {
     assert!(matches!(within(running.next()).await, Some(Ok(Kind::Stdout(_)))));
     within(client.close_context("c0")).await.unwrap();
     let Some(Ok(Kind::End(end))) = within(running.next()).await else { panic!("an end") };
-    assert_eq!((end.status(), end.state_kept), (CellStatus::Died, false));
+    assert_eq!((end.status(), end.context_state()), (CellStatus::Died, ContextState::Restarted));
     assert_eq!(refusal(client.close_context("c0").await), Refusal::ContextNotFound);
     assert_eq!(refusal(client.run_cell(cell("c0", "1", 0)).await.map(|_| ())), Refusal::ContextNotFound);
 

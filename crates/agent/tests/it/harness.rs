@@ -137,13 +137,7 @@ pub(crate) async fn create(client: &AgentClient, id: &str) -> Result<(), CallErr
 }
 
 pub(crate) fn cell(id: &str, code: &str, timeout_ms: u64) -> RunCellRequest {
-    RunCellRequest {
-        context_id: id.to_owned(),
-        code: code.to_owned(),
-        timeout_ms,
-        env: HashMap::new(),
-        cwd: String::new(),
-    }
+    RunCellRequest { context_id: id.to_owned(), code: code.to_owned(), timeout_ms, ..RunCellRequest::default() }
 }
 
 pub(crate) async fn run(client: &AgentClient, id: &str, code: &str) -> CellOutcome {

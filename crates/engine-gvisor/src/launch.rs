@@ -11,6 +11,7 @@ use fs_err as fs;
 use pandastack_engine::{
     BootError, Resources, VmSpec,
     fifo::Fifos,
+    launch::start_in_new_dir,
     process::{Process, ProcessIdentity},
     tool::tail,
     vm_dir::VmDir,
@@ -54,21 +55,8 @@ pub(crate) async fn launch(
     spec: VmSpec,
     snapshot: Option<PathBuf>,
 ) -> Result<Arc<GvisorVm>, BootError> {
-    let dir = match shared.host.dirs.create(&spec) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(BootError::Exists(spec.id)),
-        Err(source) => Err(BootError::Prepare { step: "make its directory", source }),
-        Ok(dir) => Ok(dir),
-    };
-    let started = match dir {
-        Ok(dir) => start(&shared, &spec, dir, snapshot.as_deref()).await,
-        Err(error) => Err(error),
-    };
-    if started.is_err()
-        && let Err(error) = shared.remove(&spec.id).await
-    {
-        tracing::warn!(id = %spec.id, %error, "a machine that did not start was not removed; reap will try again");
-    }
-    started
+    let start = async |dir| start(&shared, &spec, dir, snapshot.as_deref()).await;
+    start_in_new_dir(&shared.host.dirs, &spec, start, async |id| shared.remove(id).await).await
 }
 
 async fn start(

@@ -16,7 +16,7 @@ use pandastack_engine::{
     SnapshotSupport, Vm, VmId, VmSpec,
     error::ToolError,
     fifo::Fifos,
-    launch::{finish_or_undo, remove_all},
+    launch::{finish_or_undo, remove_all, start_in_new_dir},
     process::{Process, ProcessIdentity},
     tool::{Call, Tool, tail},
     vm_dir::{VmDir, VmDirs},
@@ -113,17 +113,8 @@ impl Shared {
 }
 
 async fn launch(shared: Arc<Shared>, spec: VmSpec, snapshot: Option<PathBuf>) -> Result<Arc<SimVm>, BootError> {
-    let started = match shared.dirs.create(&spec) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(BootError::Exists(spec.id)),
-        Err(source) => Err(BootError::Prepare { step: "make its directory", source }),
-        Ok(dir) => start(&shared, &spec, dir, snapshot.as_deref()).await,
-    };
-    if started.is_err()
-        && let Err(error) = shared.remove(&spec.id).await
-    {
-        tracing::warn!(id = %spec.id, %error, "a machine that did not start was not removed; reap will try again");
-    }
-    started
+    let start = async |dir| start(&shared, &spec, dir, snapshot.as_deref()).await;
+    start_in_new_dir(&shared.dirs, &spec, start, async |id| shared.remove(id).await).await
 }
 
 async fn start(

@@ -1,12 +1,13 @@
 //! Starts that are finished or undone even if whoever wanted them goes away.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, io, sync::Arc};
 
 use tokio::sync::oneshot;
 
 use crate::{
     error::{BootError, KillError, ReapError},
-    vm::{ReapReport, Vm, VmId},
+    vm::{ReapReport, Vm, VmId, VmSpec},
+    vm_dir::{VmDir, VmDirs},
 };
 
 /// Runs a start to its end in a task of its own. If the future is dropped meanwhile, the machine is killed as soon as it runs.
@@ -27,6 +28,30 @@ pub async fn finish_or_undo<V: Vm>(
         Ok(started) => Ok(started?),
         Err(_) => Err(BootError::Died { detail: "the task that started it ended early".to_owned() }),
     }
+}
+
+/// Makes a machine's directory and starts the machine in it. If that fails, `remove` takes away every trace of its id, except when a
+/// machine of this id is there already.
+///
+/// # Errors
+/// [`BootError::Exists`], [`BootError::Prepare`], and those of `start`.
+pub async fn start_in_new_dir<T>(
+    dirs: &VmDirs,
+    spec: &VmSpec,
+    start: impl AsyncFnOnce(VmDir) -> Result<T, BootError>,
+    remove: impl AsyncFnOnce(&VmId) -> Result<(), KillError>,
+) -> Result<T, BootError> {
+    let started = match dirs.create(spec) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(BootError::Exists(spec.id.clone())),
+        Err(source) => Err(BootError::Prepare { step: "make its directory", source }),
+        Ok(dir) => start(dir).await,
+    };
+    if started.is_err()
+        && let Err(error) = remove(&spec.id).await
+    {
+        tracing::warn!(id = %spec.id, %error, "a machine that did not start was not removed; reap will try again");
+    }
+    started
 }
 
 /// Removes the machines of `found` that are not in `keep`, all that can be.

@@ -89,14 +89,14 @@ pub(crate) async fn build(recipe: &Recipe, workshop: &Path, progress: &dyn Progr
     let (root, scratch) = (workshop.join("root"), workshop.join("scratch"));
     fs_err::create_dir(&scratch).map_err(io_while("make room for"))?;
     let chroot = Chroot { root: &root, scratch: &scratch };
+    let build = Build { recipe, host: &host, mirrors: &mirrors, chroot: &chroot, progress };
     let detail = format!("Debian {} with {} packages", recipe.system.suite, recipe.system.packages.len());
-    step(progress, "system", &detail, install_system(recipe, &host, &mirrors, &chroot, progress)).await?;
+    step(progress, "system", &detail, build.install_system()).await?;
     place_files(recipe, &host, &root)?;
     let pins = recipe.lock.matches("==").count();
-    step(progress, "python", &format!("{pins} pinned packages"), install_python(recipe, &host, &chroot, progress))
-        .await?;
-    step(progress, "compile", "bytecode", compile(&chroot, progress)).await?;
-    step(progress, "fonts", "font caches", cache_fonts(&chroot, progress)).await?;
+    step(progress, "python", &format!("{pins} pinned packages"), build.install_python()).await?;
+    step(progress, "compile", "bytecode", build.compile()).await?;
+    step(progress, "fonts", "font caches", build.cache_fonts()).await?;
     trim(&root).map_err(io_while("trim"))
 }
 
@@ -128,86 +128,125 @@ fn check_host() -> Result<(), HostError> {
     Ok(())
 }
 
-async fn install_system(
-    recipe: &Recipe,
-    host: &Host,
-    mirrors: &Mirrors,
-    chroot: &Chroot<'_>,
-    progress: &dyn Progress,
-) -> Result<(), RootfsError> {
-    if is_installed("mmdebstrap") {
-        mmdebstrap(recipe, host, mirrors, chroot, progress).await
-    } else {
-        debootstrap(recipe, host, mirrors, chroot, progress).await
-    }
+/// What every step of a build works with.
+struct Build<'a> {
+    recipe: &'a Recipe,
+    host: &'a Host,
+    mirrors: &'a Mirrors,
+    chroot: &'a Chroot<'a>,
+    progress: &'a dyn Progress,
 }
 
-async fn mmdebstrap(
-    recipe: &Recipe,
-    host: &Host,
-    mirrors: &Mirrors,
-    chroot: &Chroot<'_>,
-    progress: &dyn Progress,
-) -> Result<(), RootfsError> {
-    let (apt, dpkg) = (chroot.scratch.join("apt.conf"), chroot.scratch.join("dpkg.cfg"));
-    let options = format!("{}{}", apt_settings(progress).await?, host.apt_credentials());
-    fs_err::write(&apt, options).map_err(io_while("configure apt for"))?;
-    fs_err::write(&dpkg, DPKG_OPTIONS).map_err(io_while("configure dpkg for"))?;
-    Tool::contained("mmdebstrap", SYSTEM_TIMEOUT)
-        .envs(host.network_environment())
-        .env("TMPDIR", chroot.scratch)
-        .args(["--mode=root", "--format=directory", "--variant=minbase"])
-        .arg(format!("--include={}", recipe.system.packages.join(",")))
-        .arg(format!("--keyring={ARCHIVE_KEYRING}"))
-        .arg(format!("--aptopt={}", apt.display()))
-        .arg(format!("--dpkgopt={}", dpkg.display()))
-        .arg(&recipe.system.suite)
-        .arg(chroot.root)
-        .args(mirrors.lines(&recipe.system.suite))
-        .run(progress)
-        .await
-        .map_err(tool_while("install"))
-}
-
-/// debootstrap resolves dependencies poorly, so it makes the base only and apt inside does the rest.
-async fn debootstrap(
-    recipe: &Recipe,
-    host: &Host,
-    mirrors: &Mirrors,
-    chroot: &Chroot<'_>,
-    progress: &dyn Progress,
-) -> Result<(), RootfsError> {
-    let suite = &recipe.system.suite;
-    Tool::contained("debootstrap", SYSTEM_TIMEOUT)
-        .envs(host.network_environment())
-        .env("TMPDIR", chroot.scratch)
-        .args(["--variant=minbase", &format!("--keyring={ARCHIVE_KEYRING}"), "--include=ca-certificates", suite])
-        .arg(chroot.root)
-        .arg(mirrors.archive())
-        .run(progress)
-        .await
-        .map_err(tool_while("install"))?;
-    let etc = chroot.root.join("etc");
-    let settings = apt_settings(progress).await?;
-    let certificates = host.certificates()?;
-    for (file, text) in [
-        ("apt/sources.list", mirrors.lines(suite).join("\n") + "\n"),
-        ("apt/apt.conf.d/99mmdebstrap", settings + "Apt::Install-Recommends false;\n"),
-        ("dpkg/dpkg.cfg.d/99mmdebstrap", DPKG_OPTIONS.to_owned()),
-        ("ssl/certs/ca-certificates.crt", certificates),
-    ] {
-        fs_err::write(etc.join(file), text).map_err(io_while("configure"))?;
+impl Build<'_> {
+    async fn install_system(&self) -> Result<(), RootfsError> {
+        if is_installed("mmdebstrap") { self.mmdebstrap().await } else { self.debootstrap().await }
     }
-    let script = "apt-get -q update && apt-get -qy dist-upgrade && apt-get -qy install \"$@\" && apt-get clean";
-    chroot
-        .tool("apt-get", SYSTEM_TIMEOUT, &[])
-        .envs(host.network_environment())
-        .env("DEBIAN_FRONTEND", "noninteractive")
-        .args(["sh", "-eu", "-c", script, "install"])
-        .args(&recipe.system.packages)
-        .run(progress)
-        .await
-        .map_err(tool_while("install packages into"))
+
+    async fn mmdebstrap(&self) -> Result<(), RootfsError> {
+        let (apt, dpkg) = (self.chroot.scratch.join("apt.conf"), self.chroot.scratch.join("dpkg.cfg"));
+        let options = format!("{}{}", apt_settings(self.progress).await?, self.host.apt_credentials());
+        fs_err::write(&apt, options).map_err(io_while("configure apt for"))?;
+        fs_err::write(&dpkg, DPKG_OPTIONS).map_err(io_while("configure dpkg for"))?;
+        Tool::contained("mmdebstrap", SYSTEM_TIMEOUT)
+            .envs(self.host.network_environment())
+            .env("TMPDIR", self.chroot.scratch)
+            .args(["--mode=root", "--format=directory", "--variant=minbase"])
+            .arg(format!("--include={}", self.recipe.system.packages.join(",")))
+            .arg(format!("--keyring={ARCHIVE_KEYRING}"))
+            .arg(format!("--aptopt={}", apt.display()))
+            .arg(format!("--dpkgopt={}", dpkg.display()))
+            .arg(&self.recipe.system.suite)
+            .arg(self.chroot.root)
+            .args(self.mirrors.lines(&self.recipe.system.suite))
+            .run(self.progress)
+            .await
+            .map_err(tool_while("install"))
+    }
+
+    /// debootstrap resolves dependencies poorly, so it makes the base only and apt inside does the rest.
+    async fn debootstrap(&self) -> Result<(), RootfsError> {
+        let suite = &self.recipe.system.suite;
+        Tool::contained("debootstrap", SYSTEM_TIMEOUT)
+            .envs(self.host.network_environment())
+            .env("TMPDIR", self.chroot.scratch)
+            .args(["--variant=minbase", &format!("--keyring={ARCHIVE_KEYRING}"), "--include=ca-certificates", suite])
+            .arg(self.chroot.root)
+            .arg(self.mirrors.archive())
+            .run(self.progress)
+            .await
+            .map_err(tool_while("install"))?;
+        let etc = self.chroot.root.join("etc");
+        let settings = apt_settings(self.progress).await?;
+        let certificates = self.host.certificates()?;
+        for (file, text) in [
+            ("apt/sources.list", self.mirrors.lines(suite).join("\n") + "\n"),
+            ("apt/apt.conf.d/99mmdebstrap", settings + "Apt::Install-Recommends false;\n"),
+            ("dpkg/dpkg.cfg.d/99mmdebstrap", DPKG_OPTIONS.to_owned()),
+            ("ssl/certs/ca-certificates.crt", certificates),
+        ] {
+            fs_err::write(etc.join(file), text).map_err(io_while("configure"))?;
+        }
+        let script = "apt-get -q update && apt-get -qy dist-upgrade && apt-get -qy install \"$@\" && apt-get clean";
+        self.chroot
+            .tool("apt-get", SYSTEM_TIMEOUT, &[])
+            .envs(self.host.network_environment())
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .args(["sh", "-eu", "-c", script, "install"])
+            .args(&self.recipe.system.packages)
+            .run(self.progress)
+            .await
+            .map_err(tool_while("install packages into"))
+    }
+
+    async fn install_python(&self) -> Result<(), RootfsError> {
+        let lock = self.chroot.scratch.join("requirements.lock");
+        fs_err::write(lock, &self.recipe.lock).map_err(io_while("lock the packages of"))?;
+        // `--ignore-installed`: the pinned version goes beside one that Debian brought, which pip could not remove.
+        let arguments = [
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--break-system-packages",
+            "--root-user-action=ignore",
+            "--no-input",
+            "--no-cache-dir",
+            "--disable-pip-version-check",
+            "--no-deps",
+            "--require-hashes",
+            "--only-binary=:all:",
+            "--ignore-installed",
+            "--no-compile",
+            "--requirement",
+            "/tmp/requirements.lock",
+        ];
+        let pip = self.chroot.pip(self.host, PIP_TIMEOUT)?.arg("python3").args(arguments);
+        pip.run(self.progress).await.map_err(tool_while("install Python packages into"))
+    }
+
+    /// Bytecode of everything but test suites, whose import is nobody's start-up.
+    async fn compile(&self) -> Result<(), RootfsError> {
+        let script =
+            "exec python3 -m compileall -q -j 0 -x '/tests?/|/lib2to3/' /usr/local/lib/python3.*/dist-packages";
+        let tool = self.chroot.tool("compileall", FINISH_TIMEOUT, &[]).args(["sh", "-c", script]);
+        match tool.run(self.progress).await {
+            // Packages ship templates that are not valid Python by themselves.
+            Ok(()) | Err(ToolError::Failed { .. }) => Ok(()),
+            Err(error) => Err(tool_while("compile the Python packages of")(error)),
+        }
+    }
+
+    async fn cache_fonts(&self) -> Result<(), RootfsError> {
+        let script = "fc-cache --system-only; \
+            if python3 -c 'import importlib.util as u, sys; sys.exit(u.find_spec(\"matplotlib\") is None)'; then \
+            exec python3 -c 'import matplotlib.font_manager'; fi";
+        let tool = self
+            .chroot
+            .tool("fc-cache", FINISH_TIMEOUT, &[])
+            .envs(sandbox_environment())
+            .args(["sh", "-eu", "-c", script]);
+        tool.run(self.progress).await.map_err(tool_while("cache the fonts of"))
+    }
 }
 
 /// What this machine's apt says about fetching (proxies, retries, certificates), as a configuration for another apt.
@@ -260,57 +299,6 @@ fn place_files(recipe: &Recipe, host: &Host, root: &Path) -> Result<(), RootfsEr
 
 fn inside(root: &Path, absolute: &str) -> std::path::PathBuf {
     root.join(absolute.trim_start_matches('/'))
-}
-
-async fn install_python(
-    recipe: &Recipe,
-    host: &Host,
-    chroot: &Chroot<'_>,
-    progress: &dyn Progress,
-) -> Result<(), RootfsError> {
-    let lock = chroot.scratch.join("requirements.lock");
-    fs_err::write(lock, &recipe.lock).map_err(io_while("lock the packages of"))?;
-    // `--ignore-installed`: the pinned version goes beside one that Debian brought, which pip could not remove.
-    let arguments = [
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--break-system-packages",
-        "--root-user-action=ignore",
-        "--no-input",
-        "--no-cache-dir",
-        "--disable-pip-version-check",
-        "--no-deps",
-        "--require-hashes",
-        "--only-binary=:all:",
-        "--ignore-installed",
-        "--no-compile",
-        "--requirement",
-        "/tmp/requirements.lock",
-    ];
-    let pip = chroot.pip(host, PIP_TIMEOUT)?.arg("python3").args(arguments);
-    pip.run(progress).await.map_err(tool_while("install Python packages into"))
-}
-
-/// Bytecode of everything but test suites, whose import is nobody's start-up.
-async fn compile(chroot: &Chroot<'_>, progress: &dyn Progress) -> Result<(), RootfsError> {
-    let script = "exec python3 -m compileall -q -j 0 -x '/tests?/|/lib2to3/' /usr/local/lib/python3.*/dist-packages";
-    let tool = chroot.tool("compileall", FINISH_TIMEOUT, &[]).args(["sh", "-c", script]);
-    match tool.run(progress).await {
-        // Packages ship templates that are not valid Python by themselves.
-        Ok(()) | Err(ToolError::Failed { .. }) => Ok(()),
-        Err(error) => Err(tool_while("compile the Python packages of")(error)),
-    }
-}
-
-async fn cache_fonts(chroot: &Chroot<'_>, progress: &dyn Progress) -> Result<(), RootfsError> {
-    let script = "fc-cache --system-only; \
-        if python3 -c 'import importlib.util as u, sys; sys.exit(u.find_spec(\"matplotlib\") is None)'; then \
-        exec python3 -c 'import matplotlib.font_manager'; fi";
-    let tool =
-        chroot.tool("fc-cache", FINISH_TIMEOUT, &[]).envs(sandbox_environment()).args(["sh", "-eu", "-c", script]);
-    tool.run(progress).await.map_err(tool_while("cache the fonts of"))
 }
 
 /// Removes what only the build needed, above all what it knew of the host's network.

@@ -1,6 +1,7 @@
 //! The calls.
 
 use std::{
+    collections::VecDeque,
     future::Future,
     io,
     pin::{Pin, pin},
@@ -16,9 +17,9 @@ use pandastack_agent_protocol::{
     CHUNK_BYTES, GENERATION, MAX_MESSAGE_BYTES, agent_client,
     messages::{
         ActivityReply, ActivityRequest, CellEvent, CloseContextRequest, ContextEntry, CreateContextRequest, ExecEvent,
-        ExecRequest, FileChunk, FileEntry, HelloReply, HelloRequest, ListContextsRequest, PathRequest,
-        PersonalizeReply, PersonalizeRequest, ReadFileRequest, RunCellRequest, WriteFileRequest, cell_event,
-        exec_event,
+        ExecRequest, FileChunk, FileEntry, HelloReply, HelloRequest, InterruptContextRequest, ListContextsRequest,
+        PathRequest, PersonalizeReply, PersonalizeRequest, ReadFileRequest, RunCellRequest, WriteFileRequest,
+        cell_event, exec_event,
     },
 };
 use tokio::{
@@ -31,7 +32,10 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-use crate::error::{CallError, ConnectError, WriteError};
+use crate::{
+    error::{CallError, ConnectError, WriteError},
+    marks::{CutMarks, output_cap},
+};
 
 /// For the first answer on a connection.
 const HELLO_LIMIT: Duration = Duration::from_secs(10);
@@ -237,13 +241,25 @@ impl AgentClient {
         Ok(())
     }
 
-    /// Queues a cell. Dropping the stream interrupts it.
+    /// Queues a cell. Dropping the stream interrupts it, unless it has an idempotency key.
     ///
     /// # Errors
     /// Refused if there is no such context.
     pub async fn run_cell(&self, request: RunCellRequest) -> Result<CellStream, CallError> {
         let mut stub = self.stub.clone();
-        Ok(CellStream { inner: Events::new(answer(CALL_LIMIT, stub.run_cell(request)).await?) })
+        let marks = CutMarks::new(output_cap(&request));
+        let inner = Events::new(answer(CALL_LIMIT, stub.run_cell(request)).await?);
+        Ok(CellStream { inner, marks, ready: VecDeque::new() })
+    }
+
+    /// Interrupts the cell that runs in a context; false if none does.
+    ///
+    /// # Errors
+    /// Refused if there is no such context.
+    pub async fn interrupt_context(&self, context_id: &str) -> Result<bool, CallError> {
+        let mut stub = self.stub.clone();
+        let request = InterruptContextRequest { context_id: context_id.to_owned() };
+        Ok(answer(CALL_LIMIT, stub.interrupt_context(request)).await?.interrupted)
     }
 }
 
@@ -356,16 +372,27 @@ impl Stream for ExecStream {
     }
 }
 
-/// What a cell says, `End` last unless there is an error.
+/// What a cell says, `End` last unless there is an error; an `Error` comes right before it.
 #[derive(Debug)]
 pub struct CellStream {
     inner: Events<CellEvent>,
+    marks: CutMarks,
+    ready: VecDeque<cell_event::Kind>,
 }
 
 impl Stream for CellStream {
     type Item = Result<cell_event::Kind, CallError>;
 
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.inner.poll(cx, |event| event.kind, |kind| matches!(kind, cell_event::Kind::End(_)))
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let Self { inner, marks, ready } = self.get_mut();
+        loop {
+            if let Some(kind) = ready.pop_front() {
+                return Poll::Ready(Some(Ok(kind)));
+            }
+            match ready!(inner.poll(cx, |event| event.kind, |kind| matches!(kind, cell_event::Kind::End(_)))) {
+                Some(Ok(kind)) => marks.push(kind, ready),
+                other => return Poll::Ready(other),
+            }
+        }
     }
 }

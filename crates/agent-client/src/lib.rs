@@ -7,11 +7,14 @@
 //! - [`client`]: the calls.
 //! - [`error`]: why they fail.
 //! - [`fold`]: a stream of events gathered into one outcome.
+//! - [`marks`]: where output was cut.
 
 pub mod client;
 pub mod error;
 pub mod fold;
+pub mod marks;
 
 pub use client::{AgentClient, CellStream, ExecStream, FileChunks, FileRead};
 pub use error::{CallError, ConnectError, WriteError};
-pub use fold::{CellFold, CellOutcome, ExecFold, ExecOutcome};
+pub use fold::{CellFold, CellOutcome, ExecFold, ExecOutcome, context_state};
+pub use marks::{output_cap, output_was_cut};

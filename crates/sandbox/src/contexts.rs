@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use pandastack_agent_client::{CellFold, CellOutcome};
-use pandastack_agent_protocol::messages::{CellStatus, ContextEntry, CreateContextRequest, RunCellRequest};
+use pandastack_agent_protocol::messages::{
+    CellStatus, ContextEntry, ContextState, CreateContextRequest, RunCellRequest,
+};
 use pandastack_api_types::{ContextId, SandboxId, error::PartialOutput, params, views};
 
 use crate::{
@@ -118,7 +120,7 @@ fn answer(outcome: CellOutcome, limit: Duration) -> Result<views::CellResult, Ru
                 stdout: outcome.stdout,
                 stderr: outcome.stderr,
                 results: outcome.results,
-                state_kept: Some(outcome.state_kept),
+                state_kept: Some(outcome.context_state == ContextState::Alive),
             },
         }),
         CellStatus::Cancelled => Err(RunError::Cancelled),
@@ -129,7 +131,8 @@ fn answer(outcome: CellOutcome, limit: Duration) -> Result<views::CellResult, Ru
 
 /// The cell killed its interpreter: that is the code's failure, told where code looks for its failures.
 fn died(mut outcome: CellOutcome) -> views::CellResult {
-    let message = format!("{}; its variables are lost, the next cell runs in a fresh interpreter", outcome.reason);
+    let message =
+        format!("{}; its variables are lost, the next cell runs in a fresh interpreter", outcome.context_reason);
     let mut result = {
         outcome.stderr.push_str(&message);
         outcome.stderr.push('\n');
@@ -145,7 +148,7 @@ fn died(mut outcome: CellOutcome) -> views::CellResult {
 }
 
 fn ended(outcome: CellOutcome) -> views::CellResult {
-    let truncated = outcome.truncated();
+    let truncated = outcome.truncated;
     let (error, name, value) = match outcome.error {
         Some(error) => (Some(error.traceback), Some(error.name), Some(error.value)),
         None => (None, None, None),
@@ -163,7 +166,7 @@ fn ended(outcome: CellOutcome) -> views::CellResult {
         truncated,
         stdout_bytes: outcome.stdout_bytes,
         stderr_bytes: outcome.stderr_bytes,
-        state_kept: outcome.state_kept,
+        state_kept: outcome.context_state == ContextState::Alive,
         execution_count: outcome.execution_count,
     }
 }

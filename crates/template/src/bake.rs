@@ -178,7 +178,7 @@ async fn rehearse(client: &AgentClient, code: &str) -> Result<(), BakeError> {
     if outcome.status == CellStatus::Ok {
         return Ok(());
     }
-    let said = outcome.error.map_or(outcome.reason, |error| error.traceback);
+    let said = outcome.error.map_or(outcome.context_reason, |error| error.traceback);
     Err(BakeError::WarmCell { reason: bounded(&format!("{:?}: {said}", outcome.status)) })
 }
 

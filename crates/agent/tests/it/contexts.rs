@@ -31,7 +31,7 @@ async fn variables_live_on_and_output_keeps_its_order() {
         "import os, sys\nprint('A')\nos.write(1, b'B\\n')\nos.system('echo C')\nprint('E', file=sys.stderr)\nx + 1";
     let outcome = run(&client, "c", code).await;
     assert_eq!((main_text(&outcome), outcome.stdout.as_str()), ("42", "A\nB\nC\n"));
-    assert_eq!((outcome.status, outcome.exit_code, outcome.state_kept), (CellStatus::Ok, 0, true));
+    assert_eq!((outcome.status, outcome.exit_code, outcome.context_state), (CellStatus::Ok, 0, ContextState::Alive));
     let outcome = run(&client, "c", "import os; os.system('echo last'); os.environ['OF_CONTEXT'], os.getcwd()").await;
     assert_eq!(outcome.stdout, "last\n");
     assert_eq!(main_text(&outcome), format!("('yes', '{}')", sandbox.workspace().display()));
@@ -76,13 +76,16 @@ async fn a_dead_interpreter_is_named_and_replaced() {
     create(&client, "c").await.unwrap();
     let outcome =
         run(&client, "c", "print('before', flush=True); import os, signal; os.kill(os.getpid(), signal.SIGKILL)").await;
-    assert_eq!((outcome.status, outcome.state_kept, outcome.stdout.as_str()), (CellStatus::Died, false, "before\n"));
-    assert!(outcome.reason.contains("SIGKILL"), "{}", outcome.reason);
+    assert_eq!(
+        (outcome.status, outcome.context_state, outcome.stdout.as_str()),
+        (CellStatus::Died, ContextState::Restarted, "before\n")
+    );
+    assert!(outcome.context_reason.contains("SIGKILL"), "{}", outcome.context_reason);
     let outcome = run(&client, "c", "1 + 1").await;
-    assert_eq!((main_text(&outcome), outcome.state_kept), ("2", true));
+    assert_eq!((main_text(&outcome), outcome.context_state), ("2", ContextState::Alive));
     let outcome = run(&client, "c", "import os; os._exit(7)").await;
     assert_eq!((outcome.status, outcome.exit_code), (CellStatus::Died, 7));
-    assert!(outcome.reason.contains("exited with code 7"), "{}", outcome.reason);
+    assert!(outcome.context_reason.contains("exited with code 7"), "{}", outcome.context_reason);
     assert_eq!(main_text(&run(&client, "c", "2 + 2").await), "4");
 }
 
@@ -93,11 +96,14 @@ async fn a_cell_out_of_time_is_interrupted_and_its_state_survives() {
     create(&client, "c").await.unwrap();
     run(&client, "c", "keep = 41").await;
     let outcome = run_limited(&client, "c", "print('x', flush=True)\nwhile True: pass", 500).await;
-    assert_eq!((outcome.status, outcome.state_kept, outcome.stdout.as_str()), (CellStatus::TimedOut, true, "x\n"));
+    assert_eq!(
+        (outcome.status, outcome.context_state, outcome.stdout.as_str()),
+        (CellStatus::TimedOut, ContextState::Alive, "x\n")
+    );
     assert!((500..2500).contains(&outcome.duration_ms), "{}", outcome.duration_ms);
     assert_eq!(main_text(&run(&client, "c", "keep").await), "41");
     let outcome = run_limited(&client, "c", "import subprocess; subprocess.run(['sleep', '9191'])", 500).await;
-    assert_eq!((outcome.status, outcome.state_kept), (CellStatus::TimedOut, true));
+    assert_eq!((outcome.status, outcome.context_state), (CellStatus::TimedOut, ContextState::Alive));
     eventually("its child is gone", async || processes_with("sleep 9191") == 0).await;
 }
 
@@ -109,10 +115,13 @@ async fn a_cell_that_heeds_no_interrupt_is_killed_with_its_children() {
     let code = "import signal, subprocess\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])\n\
                 subprocess.Popen(['setsid', '--fork', 'sleep', '9292'])\nsubprocess.Popen(['sleep', '9293'])\nprint('y', flush=True)\nwhile True: pass";
     let outcome = run_limited(&client, "c", code, 500).await;
-    assert_eq!((outcome.status, outcome.state_kept, outcome.stdout.as_str()), (CellStatus::TimedOut, false, "y\n"));
+    assert_eq!(
+        (outcome.status, outcome.context_state, outcome.stdout.as_str()),
+        (CellStatus::TimedOut, ContextState::Restarted, "y\n")
+    );
     assert_eq!(processes_with("sleep 9293"), 0);
     let outcome = run(&client, "c", "'keep' in globals()").await;
-    assert_eq!((main_text(&outcome), outcome.state_kept), ("False", true));
+    assert_eq!((main_text(&outcome), outcome.context_state), ("False", ContextState::Alive));
 }
 
 #[tokio::test]
@@ -173,10 +182,12 @@ async fn endless_output_is_counted_and_cut_and_characters_stay_whole() {
     let outcome = run(&client, "c", "print('☕'*100000)").await;
     assert_eq!((outcome.stdout.chars().count(), outcome.stdout.contains('\u{fffd}')), (100_001, false));
     let outcome = run(&client, "c", "print('x' * 100_000_000)").await;
-    assert!(outcome.truncated() && outcome.status == CellStatus::Ok);
-    assert_eq!((outcome.stdout.len() as u64, outcome.stdout_bytes), (CELL_STREAM_CAP, 100_000_001));
+    assert!(outcome.truncated && outcome.status == CellStatus::Ok);
+    let (kept, mark) = outcome.stdout.split_at(usize::try_from(CELL_STREAM_CAP).unwrap());
+    assert!(kept.bytes().all(|byte| byte == b'x') && outcome.stdout_bytes == 100_000_001);
+    assert_eq!(mark, "\n[output cut: 1048576 of 100000001 bytes kept]\n");
     let outcome = run_limited(&client, "c", "while True: print('1234567890' * 100)", 1000).await;
-    assert_eq!((outcome.status, outcome.state_kept), (CellStatus::TimedOut, true));
+    assert_eq!((outcome.status, outcome.context_state), (CellStatus::TimedOut, ContextState::Alive));
     assert_eq!(main_text(&run(&client, "c", "2").await), "2");
 }
 
@@ -270,7 +281,7 @@ async fn contexts_survive_the_zygote_and_new_ones_come_from_the_next() {
     run(&client, "old", "import os, signal; os.kill(os.getppid(), signal.SIGKILL)").await;
     assert_eq!(main_text(&run(&client, "old", "keep").await), "41");
     let outcome = run(&client, "old", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)").await;
-    assert!(outcome.reason.contains("SIGSEGV"), "{}", outcome.reason);
+    assert!(outcome.context_reason.contains("SIGSEGV"), "{}", outcome.context_reason);
     within(create(&client, "new")).await.unwrap();
     assert_eq!(main_text(&run(&client, "new", "1 + 1").await), "2");
     assert_eq!(main_text(&run(&client, "old", "1 + 2").await), "3");
@@ -293,7 +304,7 @@ async fn an_interpreter_that_dies_between_cells_is_noticed() {
         time::sleep(Duration::from_millis(50)).await;
         outcome = run(&client, "c", "'threading' in globals()").await;
     }
-    assert!(!outcome.state_kept, "{outcome:?}");
+    assert_ne!(outcome.context_state, ContextState::Alive, "{outcome:?}");
     assert_eq!(main_text(&run(&client, "c", "1").await), "1");
 }
 

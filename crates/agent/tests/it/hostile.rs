@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use pandastack_agent_client::CallError;
-use pandastack_agent_protocol::messages::{CellStatus, Refusal, cell_event::Kind};
+use pandastack_agent_protocol::messages::{CellStatus, ContextState, Refusal, cell_event::Kind};
 use tokio::time;
 
 use crate::harness::{
@@ -35,8 +35,12 @@ async fn malformed_messages_end_the_process_and_not_the_context() {
         r#"json {"op":"end","cell":-1,"status":"ok","exit_code":0}"#,
     ] {
         let outcome = run(&client, "c", code).await;
-        assert_eq!((outcome.status, outcome.state_kept), (CellStatus::Died, false), "{code}: {outcome:?}");
-        assert!(!outcome.reason.is_empty());
+        assert_eq!(
+            (outcome.status, outcome.context_state),
+            (CellStatus::Died, ContextState::Restarted),
+            "{code}: {outcome:?}"
+        );
+        assert!(!outcome.context_reason.is_empty());
         assert_eq!(run(&client, "c", "echo fine").await.stdout, "fine", "after {code}");
     }
 }
@@ -60,7 +64,10 @@ async fn deaf_code_is_killed_after_the_grace() {
     let client = sandbox.connect().await;
     create(&client, "c").await.unwrap();
     let outcome = run_limited(&client, "c", "deaf", 300).await;
-    assert_eq!((outcome.status, outcome.state_kept, outcome.stdout.as_str()), (CellStatus::TimedOut, false, "deaf"));
+    assert_eq!(
+        (outcome.status, outcome.context_state, outcome.stdout.as_str()),
+        (CellStatus::TimedOut, ContextState::Restarted, "deaf")
+    );
     assert_eq!(run(&client, "c", "echo fine").await.stdout, "fine");
 }
 

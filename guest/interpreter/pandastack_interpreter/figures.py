@@ -12,7 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 #: Fonts for what the chosen one has no signs for, as far as they are installed. Without them such text becomes boxes.
-_FALLBACK_FONTS = ("Noto Sans CJK JP", "Noto Sans CJK SC", "WenQuanYi Zen Hei", "Noto Sans Arabic", "Noto Sans Symbols2", "Noto Emoji")
+_INDIC_AND_THAI = ("Bengali", "Devanagari", "Gujarati", "Gurmukhi", "Kannada", "Malayalam", "Oriya", "Sinhala", "Tamil", "Telugu", "Thai")
+_FALLBACK_FONTS = (
+    "Noto Sans CJK SC",
+    *(f"Noto Sans {script} UI" for script in (*_INDIC_AND_THAI, "Khmer", "Myanmar")),
+    "Abyssinica SIL",
+    "Symbola",
+)
 
 BACKEND = f"module://{__name__}"
 _VARIABLE = "MPLBACKEND"
@@ -162,16 +168,28 @@ def _install_fallback_fonts() -> None:
     installed = {entry.name for entry in manager.ttflist}
     names = [name for name in _FALLBACK_FONTS if name in installed]
     find = manager._find_fonts_by_props
+    others: dict[tuple[Any, ...], list[Any]] = {}
 
     def find_more(prop: Any, *args: Any, **options: Any) -> list[Any]:
         found = find(prop, *args, **options)
-        if names:
-            others = fonts.FontProperties._from_any(prop).copy()
-            others.set_family(names)
-            found += [font for font in find(others, *args, **options) if font not in found]
-        return found
+        like = fonts.FontProperties._from_any(prop).copy()
+        # Every text of every layout asks; the size makes no difference to which font it is.
+        style = (like.get_style(), like.get_variant(), like.get_weight(), like.get_stretch())
+        if names and style not in others:
+            like.set_family(names)
+            others[style] = _without_log(fonts, lambda: find(like))
+        return found + [font for font in others.get(style, ()) if font not in found]
 
     manager._find_fonts_by_props = find_more
+
+
+def _without_log(fonts: Any, work: Callable[[], Any]) -> Any:
+    # A font that stands in has not every weight, which is nobody's mistake.
+    disabled, fonts._log.disabled = fonts._log.disabled, True
+    try:
+        return work()
+    finally:
+        fonts._log.disabled = disabled
 
 
 def show(*_args: object, **_options: object) -> None:

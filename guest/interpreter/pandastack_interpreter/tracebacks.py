@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import traceback
 from types import TracebackType
 
@@ -13,6 +14,9 @@ _MACHINERY = tuple(os.path.dirname(os.path.abspath(path)) + os.sep for path in (
 #: Exceptions that one exception may be chained to, at most; a loop of them is possible.
 _LONGEST_CHAIN = 100
 
+
+#: IPython's name for the source of a cell, as Python writes it in a frame.
+_CELL_FRAME = re.compile(r'File "<ipython-input-(\d+)-[0-9a-f]+>"')
 
 #: Frames of one exception that are shown: the outermost and the innermost. Formatting thousands takes many seconds.
 _OUTERMOST, _INNERMOST = 10, 20
@@ -59,7 +63,7 @@ def traceback_of(error: BaseException) -> str:
     """Python's own traceback, the user's frames only."""
     only_users_frames(error)
     try:
-        return "".join(traceback.format_exception(error)).rstrip("\n")
+        return _CELL_FRAME.sub(r"Cell In[\1]", "".join(traceback.format_exception(error)).rstrip("\n"))
     except BaseException:
         return f"{type(error).__name__}: {text_of(error)}"
 

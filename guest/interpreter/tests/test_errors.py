@@ -142,3 +142,12 @@ def test_o26_out_of_memory(zygote: object) -> None:
         assert context.run("import os\n'PANDASTACK_MEMORY_LIMIT_BYTES' in os.environ").text == "False"
     finally:
         context.close()
+
+
+def test_tb_shows_the_last_error_and_is_none(ctx: Context) -> None:
+    assert ctx.run("%tb").error is None
+    ctx.run("1/0")
+    run = ctx.run("%tb")
+    assert run.error is None
+    assert "ZeroDivisionError: division by zero" in run.stderr
+    assert "Cell In[" in run.stderr and "ipython-input" not in run.stderr

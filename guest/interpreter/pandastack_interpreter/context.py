@@ -82,6 +82,7 @@ class Context:
             reseed()
         self._shell.sink = lambda event: self._send(ownership.of_this_thread(), event)
         self._shell.last_error = None
+        self._shell.max_chars = max(0, int(message.get("max_chars") or 0))
         figures.begin(lambda data: self._shell.display_pub.publish(data=data))
         error: BaseException | None = None
         try:

@@ -22,7 +22,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.text import LSString, SList
 from traitlets.config import Config
 
-from . import figures, tables
+from . import budget, figures, tables
 from .bundles import MAX_NAME, MAX_TEXT, cut, to_wire
 from .tracebacks import only_users_frames, text_of, traceback_of
 
@@ -61,6 +61,9 @@ class Formatter(DisplayFormatter):
             raise failures[-1]
         for failure in failures:
             sys.stderr.write(traceback_of(failure) + "\n")
+        text = data.get("text/plain")
+        if isinstance(text, str):
+            data["text/plain"] = budget.render(obj, text, self.parent.max_chars)
         return data, metadata
 
     def take_failure(self, error: BaseException | None) -> bool:
@@ -87,7 +90,7 @@ class ResultHook(DisplayHook):
 
     def write_format_data(self, format_dict: dict[str, Any], md_dict: dict[str, Any] | None = None) -> None:
         """Sends the value."""
-        bundle = to_wire(format_dict)
+        bundle = self.shell.bundle(format_dict)
         if bundle:
             self.shell.emit({"op": "result", "data": bundle})
 
@@ -110,7 +113,7 @@ class EventPublisher(DisplayPublisher):
         display_id = (transient or {}).get("display_id")
         if display_id is not None:
             display_id = cut(str(display_id), MAX_NAME)
-        bundle = to_wire(data)
+        bundle = self.shell.bundle(data)
         if bundle:
             self.shell.emit({"op": "display", "data": bundle, "display_id": display_id, "update": bool(update)})
 
@@ -125,6 +128,8 @@ class Shell(InteractiveShell):
     sink: Sink | None = None
     #: The error that the running or last cell ended with, as an event.
     last_error: Event | None = None
+    #: How long the text of each value and of an error may be in the running cell, in characters; 0 is no limit.
+    max_chars = 0
     _left_out = 0
     #: An interrupted cell with a top-level await is being ended, and what ended it.
     _cancelling = False
@@ -139,6 +144,13 @@ class Shell(InteractiveShell):
         """Hands an event on."""
         if self.sink is not None:
             self.sink(event)
+
+    def bundle(self, data: dict[str, Any]) -> dict[str, str]:
+        """The forms of a value as the wire has them."""
+        bundle = to_wire(data)
+        if self.max_chars and "text/plain" in bundle:
+            bundle["text/plain"] = budget.shorten(bundle["text/plain"], self.max_chars)
+        return bundle
 
     def init_display_formatter(self) -> None:
         """Sets the formatter up."""
@@ -200,6 +212,9 @@ class Shell(InteractiveShell):
     def showtraceback(self, exc_tuple: Any = None, *args: Any, **kwargs: Any) -> None:
         """Tells the current exception; one that cannot be formatted is told all the same."""
         error = (exc_tuple or sys.exc_info())[1]
+        if error is None and exc_tuple is None:
+            self._show_last_traceback()
+            return
         if isinstance(self.display_formatter, Formatter) and self.display_formatter.take_failure(error):
             return
         if self._cancelling and isinstance(error, asyncio.CancelledError):
@@ -221,6 +236,12 @@ class Shell(InteractiveShell):
                 self._tell_formatted(error)
         except BaseException as broken:
             self.tell_error(broken if isinstance(broken, KeyboardInterrupt) else error)
+
+    @staticmethod
+    def _show_last_traceback() -> None:
+        """``%tb``: shows what an earlier cell failed with, which is no failure of this one."""
+        last = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+        sys.stderr.write(f"{traceback_of(last) if last is not None else 'No traceback available to show.'}\n")
 
     def _tell_formatted(self, error: BaseException) -> None:
         self._left_out = only_users_frames(error)
@@ -270,6 +291,9 @@ class Shell(InteractiveShell):
         value = _CELL_FILE.sub(r"cell \1", text_of(error))
         text = _ANSI.sub("", traceback) if traceback is not None else f"{name}: {value}"
         text = cut(text, MAX_TEXT)
+        if self.max_chars:
+            text = budget.shorten_traceback(text, f"{name}: {value}", self.max_chars)
+            value = budget.shorten(value, self.max_chars)
         if self.last_error is not None:
             sys.stderr.write(text + "\n")
             return

@@ -1,4 +1,4 @@
-"""matplotlib: the backend whose ``show`` hands figures to the cell, each figure once a cell, closed after.
+"""matplotlib: the backend whose ``show`` hands figures to the cell, each figure once a cell, closed after, with its data beside it.
 
 Code that asks for Agg itself gets its figures at the end of the cell all the same.
 """
@@ -11,6 +11,11 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from IPython.core.formatters import BaseFormatter
+from traitlets import ObjectName, Unicode
+
+from . import charts
+
 #: Fonts for what the chosen one has no signs for, as far as they are installed. Without them such text becomes boxes.
 _INDIC_AND_THAI = ("Bengali", "Devanagari", "Gujarati", "Gurmukhi", "Kannada", "Malayalam", "Oriya", "Sinhala", "Tamil", "Telugu", "Thai")
 _FALLBACK_FONTS = (
@@ -22,6 +27,8 @@ _FALLBACK_FONTS = (
 
 BACKEND = f"module://{__name__}"
 _VARIABLE = "MPLBACKEND"
+#: What is loaded before the first figure is drawn upon, whatever backend the code chooses.
+_EVERY_BACKEND = "matplotlib.backends.backend_agg"
 
 #: Shows one picture: a bundle. Set by the context.
 _emit: Callable[[dict[str, Any]], None] = lambda _bundle: None  # noqa: E731
@@ -39,6 +46,8 @@ class _BackendChooser:
         """Finds nothing; only notices."""
         if name == "matplotlib":
             os.environ.setdefault(_VARIABLE, BACKEND)
+        elif name == _EVERY_BACKEND:
+            charts.prepare()
 
 
 def choose_backend() -> None:
@@ -59,6 +68,7 @@ def begin(emit: Callable[[dict[str, Any]], None]) -> None:
     _emit = emit
     _shown.clear()
     hide_backend_variable()
+    charts.prepare()
     _install_show()
     _install_fallback_fonts()
 
@@ -98,8 +108,22 @@ def format_png(figure: Any) -> bytes | None:
     return _png(figure)
 
 
+class ChartFormatter(BaseFormatter):
+    """The data of charts that are displayed or are a cell's value."""
+
+    format_type = Unicode(charts.MIME)
+    print_method = ObjectName("_repr_pandastack_chart_")
+    _return_type = dict
+
+    def __call__(self, value: Any) -> dict[str, Any] | None:
+        """The chart; None of any other value."""
+        return charts.chart_of(value) if self.enabled else None
+
+
 def register(shell: Any) -> None:
     """Teaches a shell to show figures, and ``%config InlineBackend`` to change how."""
+    # The last of the formatters: a picture lays its figure out.
+    shell.display_formatter.formatters[charts.MIME] = ChartFormatter(parent=shell.display_formatter)
     shell.display_formatter.formatters["image/png"].for_type_by_name("matplotlib.figure", "Figure", format_png)
     warnings.filterwarnings("ignore", message=".*is non-interactive, and thus cannot be shown")
     try:
@@ -114,8 +138,10 @@ def _show_once(figure: Any) -> None:
         return
     _shown[id(figure)] = figure
     png = _png(figure)
-    if png is not None:
-        _emit({"image/png": png})
+    if png is None:
+        return
+    chart = charts.chart_of(figure)
+    _emit({"image/png": png} if chart is None else {"image/png": png, charts.MIME: chart})
 
 
 def _is_empty(figure: Any) -> bool:

@@ -7,6 +7,7 @@ import struct
 import pytest
 from harness import Context, Run
 
+CHART = "application/vnd.pandastack.chart+json"
 PLT = "import matplotlib.pyplot as plt\n"
 
 
@@ -17,7 +18,7 @@ def size_of(png: str) -> tuple[int, int]:
 
 
 def assert_one_picture(run: Run) -> None:
-    assert run.error is None and [sorted(r) for r in run.results] == [["image/png"]], run
+    assert run.error is None and [sorted(r) for r in run.results] == [[CHART, "image/png"]], run
 
 
 def test_o04_each_cell_has_its_own_pictures(ctx: Context) -> None:
@@ -105,7 +106,7 @@ def test_o13_seaborn_value_and_picture(ctx: Context) -> None:
     pytest.importorskip("seaborn")
     run = ctx.run("import seaborn as sns, pandas as pd\nsns.scatterplot(data=pd.DataFrame({'a':[1,2],'b':[3,1]}), x='a', y='b')")
     assert len(run.results) == 2 and run.results[0]["text/plain"].startswith("<Axes:")
-    assert sorted(run.results[1]) == ["image/png"]
+    assert sorted(run.results[1]) == [CHART, "image/png"]
 
 
 def test_several_figures_come_in_order(ctx: Context) -> None:

@@ -319,6 +319,7 @@ def build() -> Shell:
     )
     shell.loop_runner = shell.run_coroutine
     figures.register(shell)
+    tables.register(shell)
     # `obj?` would start a pager, `%edit` an editor; both would wait for a person.
     shell.set_hook("show_in_pager", page.as_hook(page.display_page), 0)
     shell.set_hook("editor", _no_editor, 0)

@@ -27,7 +27,8 @@ def test_a_long_frame(ctx: Context) -> None:
 
 
 def test_series_and_styler(ctx: Context) -> None:
-    assert ctx.run("import pandas as pd\npd.Series([1])").results == [{"text/plain": "0    1\ndtype: int64"}]
+    (series,) = ctx.run("import pandas as pd\npd.Series([1])").results
+    assert series["text/plain"] == "0    1\ndtype: int64" and "text/html" not in series
     pytest.importorskip("jinja2")
     assert "<table" in ctx.run("pd.DataFrame({'a': [1]}).style").results[0]["text/html"]
 
@@ -38,6 +39,19 @@ def test_o15_polars(ctx: Context) -> None:
     lines = frame["text/plain"].splitlines()
     assert lines[0] == "shape: (20, 12)" and "…" in frame["text/plain"] and "text/html" in frame
     assert len({len(line) for line in lines[1:]}) == 1
+
+
+def test_limits_that_the_code_sets_for_polars_hold(ctx: Context) -> None:
+    pytest.importorskip("polars")
+    code = "import polars as pl\npl.Config(tbl_rows=-1, tbl_cols=-1)\npl.DataFrame({f'c{i}': list(range(40)) for i in range(12)})"
+    text = ctx.run(code).text or ""
+    assert "c11" in text and "\u2026" not in text
+
+
+def test_an_arrow_table(ctx: Context) -> None:
+    pytest.importorskip("pyarrow")
+    text = ctx.run("import pyarrow as pa\npa.table({'a': range(1000)})").text or ""
+    assert text.startswith("pyarrow.Table\na: int64") and "..." in text
 
 
 def test_a_large_array_is_summarised(ctx: Context) -> None:

@@ -136,7 +136,8 @@ class Writer:
             return self._long_object(value, limit)
         room = limit - len(parts.opening) - len(parts.closing)
         if depth >= _DEEPEST or room < _LEAST_ROOM:
-            return shorten(f"{parts.opening}{parts.count:,} items{parts.closing}", limit)
+            items = "item" if parts.count == 1 else "items"
+            return shorten(f"{parts.opening}{parts.count:,} {items}{parts.closing}", limit)
         head, tail = self._choose(parts, room)
         if len(head) + len(tail) < parts.count:
             room -= len(self._mark(parts.count, parts.count)) + len(_SEPARATOR)

@@ -229,6 +229,16 @@ def test_a_lazy_frame_is_not_computed(read: Any) -> None:
     assert computed == [] and "head" not in found
 
 
+def test_nested_values_of_millions_are_not_read(read: Any) -> None:
+    polars, pyarrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+    many = numpy.zeros(2_000_000)
+    offsets = pyarrow.array([0, len(many)], type=pyarrow.int32())
+    arrow = pyarrow.table({"a": [1], "l": pyarrow.ListArray.from_arrays(offsets, pyarrow.array(many))})
+    for table in (polars.DataFrame({"a": [1], "l": [polars.Series(many)]}), arrow):
+        found = read(table)
+        assert found["head"] == [[1, None]] and found["truncated"] == {"unreadable": 1}
+
+
 def test_arrow(read: Any) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     table = pyarrow.table({"a": [1, None, 3], "s": ["x", "y", None], "l": [[1], [2], None], "b": [True, None, False]})

@@ -5,6 +5,7 @@ Whatever is cut is said, and no text is ever longer than its budget. One that fi
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from . import arrays, frames
@@ -30,11 +31,13 @@ def render(value: Any, text: str, max_chars: int) -> str:
     """``text``, the plain form of ``value``, within ``max_chars`` characters; 0 is no limit. Never raises an Exception."""
     if max_chars <= 0 or len(text) <= max_chars:
         return text
-    try:
-        text = _brief(value, text, max_chars)
-    except Exception:
-        # A value that cannot be looked into still has its text.
-        pass
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            text = _brief(value, text, max_chars)
+        except Exception:
+            # A value that cannot be looked into still has its text.
+            pass
     return shorten(text, max_chars)
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from .text import shorten
 
-#: What a column's values may be wide, rows are few at first, and more are added to what fits.
-_WIDTHS = (50, 25, 12)
+#: How wide values may be, in characters, widest first.
+_WIDTHS, _POLARS_WIDTHS = (1000, 200, 50, 25, 12), (25, 12)
+#: Rows are few until columns and widths are found, then as many as fit.
 _FEWEST_ROWS, _MOST_ROWS = 4, 400
 #: The share of the text that the types of the columns may have.
 _TYPES_SHARE = 4
@@ -53,7 +54,7 @@ def polars(frame: Any, limit: int) -> str:
     most_columns = min(columns, _user_limit("POLARS_FMT_MAX_COLS", 8))
     for shown in _fewer(most_columns):
         for rows in _fewer(most_rows):
-            for width in _WIDTHS[1:]:
+            for width in _POLARS_WIDTHS:
                 with polars.Config(tbl_rows=rows, tbl_cols=shown, fmt_str_lengths=width, fmt_table_cell_list_len=2):
                     text = str(frame)
                 if len(text) <= limit:

@@ -16,6 +16,8 @@ _DEEPEST = 20
 _LEAST_ITEM, _MOST_ITEM = 12, 80
 #: How many times that an item is given that is a container itself.
 _CONTAINER_SHARE = 4
+#: Larger sets and counters are shown in whatever order they are in.
+_MOST_SORTED = 1000
 #: Below this a container is only counted.
 _LEAST_ROOM = 12
 _SEPARATOR = ", "
@@ -59,7 +61,8 @@ def _of_dict(value: Any) -> Parts:
 
 
 def _of_named_dict(value: Any) -> Parts:
-    items = value.most_common() if isinstance(value, collections.Counter) else value.items()
+    ranked = isinstance(value, collections.Counter) and len(value) <= _MOST_SORTED
+    items = value.most_common() if ranked else value.items()
     return Parts(*_named(value, "{", "}"), items, len(value), ": ")
 
 
@@ -83,7 +86,7 @@ _CONTAINERS: dict[Any, Callable[[Any], Parts]] = {
 def parts_of(value: Any) -> Parts | None:
     """The parts of a container or record; None of anything else and of what writes itself in a way of its own."""
     write = type(value).__repr__
-    if hasattr(type(value), "_repr_pretty_"):
+    if hasattr(type(value), "_repr_pretty_") or hasattr(type(value), "_repr_mimebundle_"):
         return None
     try:
         take_apart = _CONTAINERS.get(write)
@@ -265,7 +268,7 @@ def _both_ends(parts: Parts) -> Iterator[tuple[Any, bool]]:
 
 
 def _in_order(parts: Parts) -> Iterable[Any]:
-    if parts.has_order or parts.count > 1000:
+    if parts.has_order or parts.count > _MOST_SORTED:
         return parts.items
     try:
         return sorted(parts.items)

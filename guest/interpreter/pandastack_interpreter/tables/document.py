@@ -17,6 +17,8 @@ MAX_BYTES = 64 * 1024
 _MOST_MEASURED = 1000
 #: Cells that a summary reads: those of numbers, of what must be hashed, and of arbitrary objects. Beyond, it is of a sample of rows.
 NUMBERS, HASHED, OBJECTS = 20_000_000, 250_000, 50_000
+#: Nested values of one column that are read, in bytes; a single one may hold millions.
+MOST_NESTED = 1024 * 1024
 #: No column's sample has fewer rows than this.
 _LEAST_SAMPLE = 100
 #: No sample takes every second row, nor every seventh: values often come round again after so many.
@@ -108,6 +110,7 @@ class _Document:
         first, last = limits.columns
         if table.columns <= first + last:
             first, last = table.columns, 0
+        self._unreadable = 0
         self._positions = [*range(first), *range(table.columns - last, table.columns)]
         self._first = first
         rows = table.rows or 0
@@ -168,14 +171,22 @@ class _Document:
         return [self._cells.plain(part) for part in label] if isinstance(label, tuple) else self._cells.plain(label)
 
     def _rows(self, columns: list[Column], start: int, stop: int) -> list[list[Any]]:
-        by_column = [[self._cells.plain(cell) for cell in column.cells(start, stop)] for column in columns]
+        by_column = [self._read(column, start, stop) for column in columns]
         return [list(row) for row in zip(*by_column, strict=True)] if columns else [[] for _ in range(stop - start)]
+
+    def _read(self, column: Column, start: int, stop: int) -> list[Any]:
+        try:
+            return [self._cells.plain(cell) for cell in column.cells(start, stop)]
+        except Exception:
+            self._unreadable += stop - start
+            return [None] * (stop - start)
 
     def _truncated(self) -> dict[str, int]:
         cut = {
             "rows": (self._table.rows or 0) - self._head - self._tail,
             "columns": self._table.columns - len(self._positions),
             "texts": self._cells.shortened,
+            "unreadable": self._unreadable,
         }
         cut = {key: count for key, count in cut.items() if count}
         if "columns" in cut:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .document import HASHED, NUMBERS, Column, Table, sample_step
+from .document import HASHED, MOST_NESTED, NUMBERS, Column, Table, sample_step
 
 
 def table(value: Any) -> Table:
@@ -23,7 +23,13 @@ def array(value: Any) -> Table:
 
 
 def _column(name: Any, data: Any, columns: int) -> Column:
-    return Column(name, str(data.type), lambda start, stop: data.slice(start, stop - start).to_pylist(), lambda: _summary(data, columns))
+    return Column(name, str(data.type), lambda start, stop: _cells(data.slice(start, stop - start)), lambda: _summary(data, columns))
+
+
+def _cells(data: Any) -> list[Any]:
+    if data.type.num_fields and data.nbytes > MOST_NESTED:
+        raise ValueError("too large to read")
+    return list(data.to_pylist())
 
 
 def _summary(data: Any, columns: int) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .document import HASHED, NUMBERS, Column, Table, sample_step
+from .document import HASHED, MOST_NESTED, NUMBERS, Column, Table, sample_step
 
 
 def frame(value: Any) -> Table:
@@ -30,7 +30,13 @@ def lazy(value: Any) -> Table:
 
 
 def _column(data: Any, columns: int) -> Column:
-    return Column(data.name, str(data.dtype), lambda start, stop: data[start:stop].to_list(), lambda: _summary(data, columns))
+    return Column(data.name, str(data.dtype), lambda start, stop: _cells(data[start:stop]), lambda: _summary(data, columns))
+
+
+def _cells(data: Any) -> list[Any]:
+    if data.dtype.is_nested() and data.estimated_size() > MOST_NESTED:
+        raise ValueError("too large to read")
+    return list(data.to_list())
 
 
 def _summary(data: Any, columns: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-//! Embeds the interpreter's Python files, so that one binary holds everything a template needs.
+//! Embeds the interpreter's Python and JavaScript files, so that one binary holds everything a template needs.
 
 use std::{
     env, fs, io,
@@ -34,7 +34,7 @@ fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
         if kind.is_dir() && entry.file_name() != "__pycache__" && entry.file_name() != "tests" {
             println!("cargo::rerun-if-changed={}", path.display());
             collect(&path, files)?;
-        } else if kind.is_file() && path.extension().is_some_and(|extension| extension == "py") {
+        } else if kind.is_file() && path.extension().is_some_and(|extension| extension == "py" || extension == "cjs") {
             files.push(path);
         }
     }

@@ -63,6 +63,10 @@ class Channel:
         """The descriptor, to poll on."""
         return self._socket.fileno()
 
+    def has_read_ahead(self) -> bool:
+        """Whether something was read already that a poll would not show."""
+        return bool(self._ahead)
+
     def close(self) -> None:
         """Closes the socket."""
         self._socket.close()

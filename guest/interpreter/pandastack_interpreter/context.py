@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import signal
 import socket
 import sys
@@ -15,19 +14,20 @@ from . import figures, ownership, patches
 from .bundles import MAX_TEXT
 from .channel import Channel, ChannelClosed, Message
 from .interrupts import Interrupts
+from .languages import drive
 from .memory import MemoryLimit
 from .output import Output
 from .reseed import reseed
 from .shell import Event, Shell
+from .source import unfenced
 from .tracebacks import traceback_of
 
 #: The agent's word for how much one context may have; taken out of the environment before user code sees it.
 MEMORY_LIMIT = "PANDASTACK_MEMORY_LIMIT_BYTES"
+PYTHON = "python"
+_FENCE_NAMES = ("python", "python3", "py", "ipython", "ipython3")
 #: The channel lives above the descriptors that user code deals with.
 _HIGH_FD = 710
-_FENCED = re.compile(
-    r"\s*(?P<fence>```+|~~~+)(python|python3|py|ipython|ipython3)?[ \t]*\r?\n(?P<code>.*\n)[ \t]*(?P=fence)\s*", re.S | re.I
-)
 
 
 class Context:
@@ -43,8 +43,8 @@ class Context:
         self._held: list[Event] = []
         self._is_child = False
 
-    def serve(self) -> None:
-        """Runs cells until the agent closes the channel."""
+    def serve(self, language: str) -> None:
+        """Runs cells until the agent closes the channel. What is Python's may become another language's before its first cell."""
         ownership.install()
         patches.install(self._output.flush)
         os.register_at_fork(after_in_child=self._become_child)
@@ -53,16 +53,23 @@ class Context:
         self._shell.events.register("post_execute", self._show_figures)
         self._prepare()
         self._channel.send({"op": "hello", "pid": os.getpid()})
+        if language != PYTHON:
+            drive(language, self._channel, self._memory.limit)
+            return
         while True:
             try:
                 message, _fds = self._channel.receive()
             except ChannelClosed:
                 return
             if message.get("op") == "run":
+                self._memory.impose()
                 self._run(message)
                 self._prepare()
             elif message.get("op") == "assign":
                 _assign(message)
+                if _language(message) != PYTHON:
+                    drive(_language(message), self._channel, self._memory.limit)
+                    return
 
     def _prepare(self) -> None:
         """Puts right what a cell may have left behind. After the cell's answer is out, for under gVisor each of these system calls costs
@@ -98,7 +105,7 @@ class Context:
 
     def _execute(self, code: str) -> BaseException | None:
         self._interrupts.begin()
-        result = self._shell.run_cell(clean(code), store_history=True)
+        result = self._shell.run_cell(unfenced(code, _FENCE_NAMES), store_history=True)
         return result.error_before_exec or result.error_in_exec
 
     def _show_figures(self) -> None:
@@ -191,13 +198,6 @@ class _Place:
             os.close(self._before)
 
 
-def clean(code: str) -> str:
-    """Takes off what models put around code: a byte order mark and a fence around all of it."""
-    code = code.removeprefix("\ufeff")
-    fenced = _FENCED.fullmatch(code)
-    return fenced["code"] if fenced else code
-
-
 def exit_code(error: BaseException | None) -> int:
     """The code of a SystemExit, 1 for any other exception and for a code that is no 32-bit number."""
     if not isinstance(error, SystemExit):
@@ -226,7 +226,7 @@ def start(shell: Shell, request: Message, fds: list[int]) -> None:
     sys.argv = [""]
     if "" not in sys.path:
         sys.path.insert(0, "")
-    Context(shell, channel, memory).serve()
+    Context(shell, channel, memory).serve(_language(request))
 
 
 def _place_descriptors(stdout_fd: int, stderr_fd: int) -> None:
@@ -265,7 +265,8 @@ def _environment(request: Message) -> MemoryLimit:
     os.environ.update(request.get("env") or {})
     limit = os.environ.pop(MEMORY_LIMIT, "")
     os.environ["PWD"] = _enter(request.get("cwd") or os.getcwd())
-    memory = MemoryLimit()
-    if limit.isdigit():
-        memory.set(int(limit))
-    return memory
+    return MemoryLimit(int(limit) if limit.isdigit() else None)
+
+
+def _language(message: Message) -> str:
+    return message.get("language") or PYTHON

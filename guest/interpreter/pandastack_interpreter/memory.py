@@ -10,24 +10,28 @@ RESERVE = 128 * 1024 * 1024
 
 
 class MemoryLimit:
-    """A limit on the address space. Without one it does nothing."""
+    """A limit on the address space, in bytes. With `None` it does nothing."""
 
-    def __init__(self) -> None:
-        self._limit: int | None = None
+    def __init__(self, limit: int | None) -> None:
+        self.limit = limit
+        self._is_imposed = False
         self._is_open = False
 
-    def set(self, limit: int) -> None:
-        """Sets the limit, in bytes."""
-        self._limit = limit
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit + RESERVE))
+    def impose(self) -> None:
+        """Sets the limit, once. Not before a process is known to run Python: it cannot be lifted again for an interpreter that reserves
+        more than it uses.
+        """
+        if self.limit is not None and not self._is_imposed:
+            resource.setrlimit(resource.RLIMIT_AS, (self.limit, self.limit + RESERVE))
+            self._is_imposed = True
 
     def begin(self) -> None:
         """A cell starts: the reserve is closed, unless so little is free that the cell could not even say so."""
-        if self._limit is None or not self._is_open:
+        if self.limit is None or not self._is_open:
             return
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        if used < self._limit - RESERVE // 4:
-            self._allow(self._limit)
+        if used < self.limit - RESERVE // 4:
+            self._allow(self.limit)
             self._is_open = False
 
     def open_reserve(self, error: BaseException | None) -> None:
@@ -37,7 +41,7 @@ class MemoryLimit:
             self._allow(None)
 
     def _allow(self, soft: int | None) -> None:
-        if self._limit is None:
+        if self.limit is None:
             return
         try:
             _soft, hard = resource.getrlimit(resource.RLIMIT_AS)

@@ -156,12 +156,12 @@ class Zygote:
         self.ready, _ = self.control.receive()
         self.exits: list[Message] = []
 
-    def fork(self, env: dict[str, str] | None = None, cwd: str = "/tmp") -> Context:  # noqa: S108
+    def fork(self, env: dict[str, str] | None = None, cwd: str = "/tmp", **options: str) -> Context:  # noqa: S108
         """Makes a context, passing its three descriptors in one message."""
         ours, theirs = socket.socketpair()
         out_read, out_write = os.pipe()
         err_read, err_write = os.pipe()
-        body = {"op": "fork", "context_id": "c", "cwd": cwd, "env": env or {}}
+        body = {"op": "fork", "context_id": "c", "cwd": cwd, "env": env or {}, **options}
         import json
         import struct
 

@@ -20,6 +20,7 @@ from .output import Output
 from .reseed import reseed
 from .shell import Event, Shell
 from .source import unfenced
+from .stdin import StandardInput
 from .tracebacks import traceback_of
 
 #: The agent's word for how much one context may have; taken out of the environment before user code sees it.
@@ -47,6 +48,7 @@ class Context:
         """Runs cells until the agent closes the channel. What is Python's may become another language's before its first cell."""
         ownership.install()
         patches.install(self._output.flush)
+        patches.allow_reading_input(self._shell.user_ns)
         os.register_at_fork(after_in_child=self._become_child)
         self._shell.before_error = self._memory.open_reserve
         self._shell.muted = self._interrupts.muted
@@ -94,7 +96,7 @@ class Context:
         error: BaseException | None = None
         try:
             try:
-                with _Place(message.get("env") or {}, message.get("cwd") or ""):
+                with _Place(message.get("env") or {}, message.get("cwd") or ""), StandardInput(message.get("stdin")):
                     error = self._execute(str(message.get("code", "")))
             finally:
                 self._interrupts.end()

@@ -4,31 +4,74 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import functools
 import getpass
 import os
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
+from IPython.core import interactiveshell
 from IPython.core.error import StdinNotImplementedError
+
+from . import stdin
+
+_read_line = builtins.input
 
 
 def install(flush: Callable[[], None]) -> None:
     """Applies all of them. ``flush`` puts what was printed so far on the pipes."""
-    builtins.input = _no_input
-    getpass.getpass = _no_input
-    sys.breakpointhook = _no_debugger
+    builtins.input = _input
+    getpass.getpass = _getpass
+    sys.breakpointhook = _breakpoint
     _flush_before_children(flush)
     _explain_running_loop()
 
 
-def _no_input(*_args: Any, **_options: Any) -> NoReturn:
-    raise StdinNotImplementedError("input is not available: this code runs without a terminal; pass values in the code")
+def allow_reading_input(namespace: dict[str, Any]) -> None:
+    """Lets ``open(0)``, which IPython refuses, read a cell's standard input; now and when the namespace is reset."""
+    refusing = interactiveshell._modified_open
+
+    @functools.wraps(refusing)
+    def open_file(file: Any, *args: Any, **options: Any) -> Any:
+        if stdin.is_given() and type(file) is int and file == 0:
+            return open(file, *args, **options)
+        return refusing(file, *args, **options)
+
+    interactiveshell._modified_open = namespace["open"] = open_file
 
 
-def _no_debugger(*_args: Any, **_options: Any) -> NoReturn:
-    raise RuntimeError("a debugger needs a terminal; this code runs without one")
+def _require_input() -> None:
+    if not stdin.is_given():
+        raise StdinNotImplementedError(
+            "input is not available: this code runs without a terminal; pass values in the code, or give the run a standard input"
+        )
+
+
+def _input(prompt: object = "", /) -> str:
+    """``input``, for a cell that was given a standard input."""
+    _require_input()
+    return _read_line(prompt)
+
+
+def _getpass(prompt: str = "Password: ", stream: Any = None, **_options: Any) -> str:
+    """``getpass.getpass``: a line of the cell's standard input."""
+    _require_input()
+    print(prompt, end="", file=stream or sys.stderr, flush=True)
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError("EOF when reading a line")
+    return line.rstrip("\n")
+
+
+def _breakpoint(*_args: Any, **_options: Any) -> None:
+    """``breakpoint``: commands come from the cell's standard input, and its end is the debugger's."""
+    if not stdin.is_given():
+        raise RuntimeError("a debugger needs a terminal; this code runs without one")
+    import pdb
+
+    pdb.Pdb().set_trace(sys._getframe(1))
 
 
 def _flush_before_children(flush: Callable[[], None]) -> None:

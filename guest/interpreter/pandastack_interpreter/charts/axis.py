@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 
 from . import labels
-from .encode import Column, numbers, scalar
+from .encode import Column, dates, numbers, scalar
 
 _DATE_CONVERTERS = {"DateConverter", "_SwitchableDateConverter", "ConciseDateConverter", "DatetimeConverter"}
 _MICROSECONDS_A_DAY = 86_400e6
-#: Most names of a category axis.
-MAX_TICKS = 1_000
 #: Ticks are computed, so that they miss their places by this much.
 _SAME_PLACE = 1e-9
 
@@ -63,11 +61,11 @@ class AxisReader:
         if low > high:
             described["inverted"] = True
         if self.kind == "category":
-            described["ticks"] = [name for _place, name in sorted(self._named.items())][:MAX_TICKS]
+            described["ticks"] = labels.bounded([name for _place, name in sorted(self._named.items())])
         elif self.fixed_labels():
-            places = sorted(self.fixed_labels())[:MAX_TICKS]
-            described["ticks"] = [self.fixed_labels()[place] for place in places]
-            described["tick_positions"] = places
+            places = sorted(self.fixed_labels())
+            described["ticks"] = labels.bounded([self.fixed_labels()[place] for place in places])
+            described["tick_positions"] = places[: len(described["ticks"])]
         return described
 
     def _plain_limits(self, low: float, high: float) -> list[Any]:
@@ -96,10 +94,10 @@ class AxisReader:
         return [nearest.name(value) for value in numbers(values)]
 
     def _dates(self, values: Any) -> list[Any]:
-        from matplotlib import dates
+        from matplotlib.dates import get_epoch
 
         array = np.ma.filled(np.ma.asanyarray(values).astype(float), np.nan)
-        return iso_dates(array, np.datetime64(dates.get_epoch(), "us"), getattr(self.axis, "units", None))
+        return iso_dates(array, np.datetime64(get_epoch(), "us"), getattr(self.axis, "units", None))
 
     def _periods(self, values: Any) -> list[Any]:
         from pandas import Period
@@ -121,10 +119,9 @@ def iso_dates(days: Any, epoch: Any, timezone: Any) -> list[str | None]:
     if timezone is not None and hasattr(timezone, "utcoffset"):
         from datetime import UTC
 
-        texts = [stamp.replace(tzinfo=UTC).astimezone(timezone).isoformat() for stamp in stamps.tolist()]
+        texts: list[str | None] = [stamp.replace(tzinfo=UTC).astimezone(timezone).isoformat() for stamp in stamps.tolist()]
     else:
-        whole = bool((stamps == stamps.astype("datetime64[s]")).all())
-        texts = np.datetime_as_string(stamps, unit="s" if whole else "us").tolist()
+        texts = dates(stamps)
     return [text if ok else None for text, ok in zip(texts, known.tolist(), strict=True)]
 
 
@@ -155,7 +152,7 @@ class _Nearest:
 def _fits(values: Any, names: dict[float, str], near: bool) -> bool:
     """Whether all values stand at named places, or near them."""
     values = np.ma.compressed(np.ma.masked_invalid(np.ma.asanyarray(values).astype(float).ravel()))
-    if not 0 < len(values) <= MAX_TICKS:
+    if not 0 < len(values) <= labels.MAX_NAMES:
         return False
     nearest = _Nearest(names)
     reach = nearest.reach if near else _SAME_PLACE
@@ -164,7 +161,7 @@ def _fits(values: Any, names: dict[float, str], near: bool) -> bool:
 
 def _fixed_labels(axis: Any) -> dict[float, str]:
     places = getattr(axis.get_major_locator(), "locs", None)
-    if type(axis.get_major_locator()).__name__ != "FixedLocator" or places is None or len(places) > MAX_TICKS:
+    if type(axis.get_major_locator()).__name__ != "FixedLocator" or places is None or len(places) > labels.MAX_NAMES:
         return {}
     formatter = axis.get_major_formatter()
     texts: list[Any]

@@ -46,11 +46,19 @@ def _read_container(panel: Panel, container: Any) -> None:
         note = note if note.get("kind") == "hist" else {"edges": np.append(start, start[-1] + thickness[-1])}
         _add_histogram(panel, container, note, length, base, horizontal, color)
         return
-    centers = start + thickness / 2
-    given = note.get("centers")
-    if given is not None and len(given) == len(centers) and np.allclose(given, centers, equal_nan=True):
-        centers = given
+    centers = _as_given(note.get("centers"), start + thickness / 2)
+    length = _as_given(container.datavalues, length)
+    thickness = _as_given(np.full(len(start), note.get("thickness", np.nan)), thickness)
     _add_bars(panel, container, centers, length, base, thickness, horizontal, patches)
+
+
+def _as_given(given: Any, drawn: Any) -> Any:
+    """What was given, free of the rounding of what is drawn, as long as both agree."""
+    try:
+        given = np.asarray(given, dtype=float)
+    except (ValueError, TypeError):
+        return drawn
+    return given if given.shape == drawn.shape and np.allclose(given, drawn, equal_nan=True) else drawn
 
 
 def _adjacent(start: Any, thickness: Any) -> bool:

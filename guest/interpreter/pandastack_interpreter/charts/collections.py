@@ -59,7 +59,7 @@ def _add_violin(panel: Panel, color: str | None, upright: bool, violin: dict[str
 def _read_points(panel: Panel, artist: Any) -> None:
     panel.claim(artist)
     offsets = np.ma.asanyarray(artist.get_offsets())
-    if panel.places(artist) != (True, True):
+    if panel.places(artist.get_offset_transform()) != (True, True):
         return
     x, y = offsets[:, 0], offsets[:, 1]
     sizes = np.asarray(artist.get_sizes()) if hasattr(artist, "get_sizes") else np.empty(0)
@@ -137,7 +137,7 @@ def _read_events(panel: Panel, artist: Any) -> None:
 
 def _read_segments(panel: Panel, artist: Any) -> None:
     panel.claim(artist)
-    places = panel.places(artist)
+    places = panel.places(artist.get_transform())
     if places != (True, True):
         if any(places):
             panel.add("rug", artist, color_of(artist), **_rug(panel, artist, places[0]))
@@ -160,7 +160,7 @@ def _read_spans(panel: Panel, artist: Any) -> None:
     """Bars that ``broken_barh`` draws: each from ``base`` to ``x``."""
     corners = [path.vertices[:4] for path in artist.get_paths() if len(path.vertices) in (4, 5)]
     panel.claim(artist)
-    if not corners or len(corners) != len(artist.get_paths()) or panel.places(artist) != (True, True):
+    if not corners or len(corners) != len(artist.get_paths()) or panel.places(artist.get_transform()) != (True, True):
         return
     low, high = np.min(corners, axis=1), np.max(corners, axis=1)
     if not all(np.isin(corner, (start, end)).all() for corner, start, end in zip(corners, low, high, strict=True)):
@@ -175,7 +175,7 @@ def _read_spans(panel: Panel, artist: Any) -> None:
 
 def _read_area(panel: Panel, artist: Any) -> None:
     panel.claim(artist)
-    if panel.places(artist) != (True, True) or not artist.get_paths():
+    if panel.places(artist.get_transform()) != (True, True) or not artist.get_paths():
         return
     t, first, second = _curves(artist)
     upright = artist.t_direction == "y"
@@ -186,7 +186,7 @@ def _read_area(panel: Panel, artist: Any) -> None:
         base = Column(first) if np.any(first != 0) else None
         panel.add("area", artist, color, x=panel.x.column(t), y=Column(note["y"]), base=base)
         return
-    if np.all(first <= second) and not np.all(second == second[0]):
+    if not np.any(first > second) and np.nanmin(second) != np.nanmax(second):
         first, second = second, first
     if not upright and _attach_band(panel, label_of(artist), t, first, second, color):
         return
@@ -256,7 +256,8 @@ def _attach_band(panel: Panel, label: str | None, t: Any, high: Any, low: Any, c
         if np.array_equal(points[1], high):
             series.update(type="area", y2=panel.y.column(low))
             return True
-        if "band" not in series and np.all((points[1] <= high + 1e-12) & (points[1] >= low - 1e-12)):
+        inside = (points[1] <= high) & (points[1] >= low)
+        if "band" not in series and np.mean(inside) > 0.5:
             series["band"] = {"low": panel.y.column(low), "high": panel.y.column(high)}
             return True
     return False

@@ -24,7 +24,7 @@ class Column:
     """One variable of a series; ``show`` makes plain values of the numbers that are left after sampling."""
 
     def __init__(self, values: Any, show: Callable[[Any], list[Any]] | None = None) -> None:
-        self.values = np.ma.asanyarray(values).ravel() if np.ma.isMA(values) else np.asarray(values).ravel()
+        self.values = values.ravel() if np.ma.isMA(values) else _array(values).ravel()
         self._show = show or numbers
 
     def __len__(self) -> int:
@@ -37,6 +37,14 @@ class Column:
     def plain(self, limit: int) -> list[Any]:
         """At most ``limit`` values, evenly chosen."""
         return self._show(self.values[_chosen(len(self.values), limit)])
+
+
+def _array(values: Any) -> Any:
+    array = np.asarray(values)
+    if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
+        # numpy makes text of numbers that stand among text.
+        array = np.array(values, dtype=object)
+    return array
 
 
 class Matrix:
@@ -90,6 +98,8 @@ def _chosen(total: int, limit: int) -> Any:
 def numbers(values: Any) -> list[Any]:
     """Plain numbers: whole ones as integers if all are, what is masked or not finite as null."""
     array = np.ma.asanyarray(values)
+    if array.dtype.kind == "M":
+        return dates(array)
     if array.dtype.kind not in "fiub":
         return [scalar(item) for item in array.tolist()]
     if array.dtype.kind != "f":
@@ -102,6 +112,15 @@ def numbers(values: Any) -> list[Any]:
         return whole.tolist() if known.all() else [value if ok else None for value, ok in zip(whole.tolist(), known.tolist(), strict=True)]
     plain = data.tolist()
     return plain if known.all() else [value if ok else None for value, ok in zip(plain, known.tolist(), strict=True)]
+
+
+def dates(stamps: Any) -> list[str | None]:
+    """Points in time in ISO 8601, to the second if none is finer."""
+    stamps = np.asarray(stamps).astype("datetime64[us]")
+    known = ~np.isnat(stamps)
+    whole = bool((stamps[known] == stamps[known].astype("datetime64[s]")).all())
+    texts = np.datetime_as_string(stamps, unit="s" if whole else "us").tolist()
+    return texts if known.all() else [text if ok else None for text, ok in zip(texts, known.tolist(), strict=True)]
 
 
 def scalar(value: Any) -> Any:
@@ -123,7 +142,7 @@ def scalar(value: Any) -> Any:
 
 
 def finish(chart: dict[str, Any]) -> dict[str, Any] | None:
-    """The chart as plain values, sampled until it is within its bounds. None if it cannot be."""
+    """The chart as plain values, sampled until it is within its bounds; in the end without its series. None if that is not enough."""
     lengths = sorted(len(column) for column in _columns(chart))
     limit = MAX_POINTS
     while limit > _FEWEST_POINTS and sum(min(length, limit) for length in lengths) > MAX_VALUES:
@@ -133,7 +152,11 @@ def finish(chart: dict[str, Any]) -> dict[str, Any] | None:
         if _size(plain) <= MAX_BYTES:
             return plain
         limit //= 2
-    return None
+    for part in (chart, *chart.get("charts", ())):
+        if "series" in part:
+            part.update(series_total=len(part["series"]), series=[], legend=[])
+    plain = _plain(chart, _FEWEST_POINTS)
+    return plain if _size(plain) <= MAX_BYTES else None
 
 
 def _size(plain: Any) -> int:

@@ -31,11 +31,11 @@ def chart_of(figure: Any) -> dict[str, Any] | None:
         chart = read[0][1]
         own = chart.pop("title")
         above = {"suptitle": title} if title is not None and own is not None else {}
-        return _finish({**head, "type": chart.pop("type"), "title": own or title, **above, **size, **chart})
+        return finish({**head, "type": chart.pop("type"), "title": own or title, **above, **size, **chart})
     for one, chart in read:
         chart["position"] = _position(one)
     total = {"charts_total": len(axes)} if len(axes) > MAX_AXES else {}
-    return _finish({**head, "type": "multi", "title": title, **size, "charts": [chart for _axes, chart in read], **total})
+    return finish({**head, "type": "multi", "title": title, **size, "charts": [chart for _axes, chart in read], **total})
 
 
 def _read_all(figure: Any, axes: list[Any]) -> list[tuple[Any, dict[str, Any]]]:
@@ -56,15 +56,6 @@ def _read_all(figure: Any, axes: list[Any]) -> list[tuple[Any, dict[str, Any]]]:
     return full or read[:1]
 
 
-def _finish(chart: dict[str, Any]) -> dict[str, Any] | None:
-    plain = finish(chart)
-    if plain is None:
-        for one in (chart, *chart.get("charts", ())):
-            one["series_total"], one["series"] = len(one.get("series", ())), []
-        plain = finish(chart)
-    return plain
-
-
 def _all_axes(figure: Any) -> list[Any]:
     axes = []
     for one in figure.axes:
@@ -83,6 +74,7 @@ def _read_axes(axes: Any, legends: list[Any], deadline: Deadline) -> dict[str, A
         solids.read(panel, z)
     else:
         _read_flat(panel)
+    panel.sort()
     panel.series = _without_empty(panel.series)
     panel.add_missing_names()
     title = next(filter(None, (labels.text(axes.get_title(loc=place)) for place in ("center", "left", "right"))), None)
@@ -96,7 +88,7 @@ def _read_axes(axes: Any, legends: list[Any], deadline: Deadline) -> dict[str, A
     chart["series"] = panel.series
     if panel.total > MAX_SERIES:
         chart["series_total"] = panel.total
-    chart["legend"] = panel.legend.names[:1000]
+    chart["legend"] = labels.bounded(panel.legend.names)
     if panel.legend.title is not None:
         chart["legend_title"] = panel.legend.title
     return chart
@@ -106,6 +98,7 @@ def _without_empty(series: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Artists without data, which seaborn makes to find its colours, count only if there is nothing else."""
     for one in series:
         one.pop("_points", None)
+        del one["_place"]
     full = [one for one in series if not isinstance(one.get("x"), Column) or len(one["x"])]
     return full or series
 
@@ -124,7 +117,7 @@ def _read_flat(panel: Panel) -> None:
 def _read_patch(panel: Panel, patch: Any) -> None:
     """Shaded bands of reference, and polygons of ``fill``."""
     kind = type(patch).__name__
-    x_is_data, y_is_data = panel.places(patch)
+    x_is_data, y_is_data = panel.places(patch.get_transform())
     if kind == "Rectangle" and x_is_data != y_is_data:
         axis, name, start, length = (
             (panel.x, "x", patch.get_x(), patch.get_width()) if x_is_data else (panel.y, "y", patch.get_y(), patch.get_height())

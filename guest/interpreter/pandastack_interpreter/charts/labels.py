@@ -7,6 +7,9 @@ from typing import Any
 
 #: Longest text of a label, in characters.
 MAX_LABEL = 500
+#: Most names in one list, in number and in characters.
+MAX_NAMES = 1_000
+_MOST_CHARACTERS = 16_000
 _LONGEST_UNIT = 24
 _TRAILING = re.compile(r"\s*(?:\s\(([^()]*(?:\([^()]*\)[^()]*)*)\)|\[([^\[\]]+)\])\s*$")
 #: Words in brackets that say something else than a unit.
@@ -17,6 +20,17 @@ def text(value: Any) -> str | None:
     """A label; None if there is none."""
     label = str(value).strip() if value is not None else ""
     return label[:MAX_LABEL] or None
+
+
+def bounded(names: list[Any]) -> list[str]:
+    """As many of the names as there is room for."""
+    kept, room = [], _MOST_CHARACTERS
+    for name in names[:MAX_NAMES]:
+        kept.append(str(name)[:MAX_LABEL])
+        room -= len(kept[-1])
+        if room < 0:
+            break
+    return kept
 
 
 def unit(label: str | None) -> str | None:

@@ -41,7 +41,7 @@ def _read_line(panel: Panel, line: Any) -> None:
         x, y = line.get_xy1()
         panel.add("reference_line", line, color_of(line), x=Column([x]), y=Column([y]), slope=_slope(line))
         return
-    x_is_data, y_is_data = panel.places(line)
+    x_is_data, y_is_data = panel.places(line.get_transform())
     if x_is_data != y_is_data:
         _add_reference(panel, line, x_is_data)
     elif x_is_data:

@@ -91,6 +91,9 @@ def _bar(axes: Any, made: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     place = kwargs.get("bottom", place) if horizontal else place
     axis = axes.yaxis if horizontal else axes.xaxis
     note: dict[str, Any] = {"kind": "bar", "align": align}
+    thickness = kwargs.get("height") if horizontal else _argument(args, kwargs, 2, "width")
+    if isinstance(thickness, (int, float)):
+        note["thickness"] = float(thickness)
     if align == "center":
         note["centers"] = np.broadcast_to(_few(axis.convert_units(place)), (len(made.patches),)).copy()
     _put([made], note)

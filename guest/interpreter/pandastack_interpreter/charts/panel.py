@@ -82,10 +82,13 @@ class Panel:
         self.series: list[Series] = []
         self.total = 0
         self._claimed: set[int] = set()
+        self._latest: Any = None
+        self._drawn = {id(artist): place for place, artist in enumerate(getattr(axes, "_children", ()))}
 
     def claim(self, *artists: Any) -> None:
-        """These artists are accounted for."""
+        """These artists are accounted for; the series that is added next is theirs."""
         self._claimed.update(id(artist) for artist in artists)
+        self._latest = artists[0] if artists else None
 
     def open(self, artists: Iterable[Any]) -> Iterable[Any]:
         """Those of the artists that are visible and not accounted for yet."""
@@ -98,19 +101,29 @@ class Panel:
         """Adds a series. Its name is its artist's label, else what its colour means in the legend."""
         name = label_of(artist) or self.legend.name(color)
         series: Series = {"type": kind, "name": name, "color": color, **{key: value for key, value in values.items() if value is not None}}
+        series["_place"] = self._place(artist)
         self.total += 1
         if self.total <= MAX_SERIES:
             self.series.append(series)
         return series
+
+    def _place(self, artist: Any) -> int:
+        """When an artist, or the first of a container's, was drawn."""
+        parts = artist.get_children() if isinstance(artist, tuple) else [artist]
+        places = [self._drawn[id(part)] for part in (*parts, self._latest) if id(part) in self._drawn]
+        return places[0] if places else len(self._drawn)
+
+    def sort(self) -> None:
+        """Puts the series into the order in which they were drawn."""
+        self.series.sort(key=lambda series: series["_place"])
 
     def drop(self, series: Series) -> None:
         """Takes back a series that turned out to belong to another."""
         self.series = [one for one in self.series if one is not series]
         self.total -= 1
 
-    def places(self, artist: Any) -> tuple[bool, bool]:
-        """Whether an artist's x and its y are in the units of the data."""
-        transform = getattr(artist, "get_offset_transform", artist.get_transform)() if _has_offsets(artist) else artist.get_transform()
+    def places(self, transform: Any) -> tuple[bool, bool]:
+        """Whether the x and the y of an artist with this transform are in the units of the data."""
         if transform == self.axes.transData:
             return True, True
         return tuple(transform.contains_branch_seperately(self.axes.transData))  # type: ignore[return-value]
@@ -132,11 +145,6 @@ class Panel:
         scale = {"LogNorm": "log", "SymLogNorm": "symlog"}.get(type(norm).__name__, "linear")
         limits = [None if limit is None else float(limit) for limit in (norm.vmin, norm.vmax)]
         self.color = {"label": label, "unit": labels.unit(label), "scale": scale, "limits": limits, "map": mappable.get_cmap().name}
-
-
-def _has_offsets(artist: Any) -> bool:
-    offsets = getattr(artist, "_offsets", None)
-    return offsets is not None and np.size(offsets) > 2 and hasattr(artist, "get_offset_transform")
 
 
 def _colorbar_label(bar: Any) -> str:

@@ -88,6 +88,7 @@ def test_values_that_are_no_tables_have_none(ctx: Context) -> None:
         (2**53 + 1, "9007199254740993"),
         pytest.param(10**5000, "<int of 16,610 bits>", id="large"),
         (numpy.datetime64("2020-01-02T03:04"), "2020-01-02T03:04"),
+        (numpy.timedelta64(90, "s"), "P0DT0H1M30S"),
         (datetime.date(2020, 1, 2), "2020-01-02"),
         (datetime.datetime(2020, 1, 2, tzinfo=datetime.UTC), "2020-01-02T00:00:00+00:00"),
         (pandas.Timestamp("2020-01-02 03:04:05.000000006", tz="Europe/Berlin"), "2020-01-02T03:04:05.000000006+01:00"),
@@ -247,6 +248,8 @@ def test_arrow(read: Any) -> None:
         assert (found["library"], found["shape"]) == ("pyarrow", [3, 4])
         assert found["columns"][0] == {"name": "a", "dtype": "int64", "nulls": 1, "min": 1, "max": 3, "mean": 2.0, "unique": 2}
         assert found["columns"][3]["true"] == 1 and found["head"][2] == [3, None, None, False]
+    spans = read(pyarrow.table({"d": pyarrow.array([1, None], type=pyarrow.duration("s"))}))
+    assert spans["columns"][0]["nulls"] == 1 and spans["head"] == [["P0DT0H0M1S"], [None]]
     assert read(pyarrow.chunked_array([[1, 2], [3]]))["head"] == [[1], [2], [3]]
     assert read(pyarrow.table({}))["shape"] == [0, 0]
 

@@ -18,12 +18,13 @@ def array(value: Any, limit: int) -> str:
 
     facts = f"array of shape {value.shape}, dtype {value.dtype}" + _range(value)
     room = limit - len(facts) - 1
+    options = numpy.get_printoptions()
+    # An array that would have been shown whole may have wider edges than one that would not.
+    most = options["edgeitems"] if value.size > options["threshold"] else _EDGES[0]
     for edge in _EDGES:
-        # What else the code has set about the printing of numbers holds.
-        fewer = min(edge, numpy.get_printoptions()["edgeitems"]) if value.ndim > 1 else edge
-        if (2 * fewer + 1) ** value.ndim > limit:
+        if edge > most or (2 * edge + 1) ** value.ndim > limit:
             continue
-        with numpy.printoptions(edgeitems=fewer, threshold=0):
+        with numpy.printoptions(edgeitems=edge, threshold=0):
             text = repr(value)
         if len(text) <= room:
             return f"{facts}\n{text}"

@@ -82,7 +82,11 @@ class Cells:
 def _out_of_numpy(value: Any) -> Any:
     import numpy
 
-    if isinstance(value, (numpy.datetime64, numpy.timedelta64)):
+    if isinstance(value, numpy.timedelta64):
+        # Months and years are of no fixed length.
+        span = None if numpy.isnat(value) else value.astype("timedelta64[us]").item()
+        return str(value) if isinstance(span, int) else span
+    if isinstance(value, numpy.datetime64):
         # As a number it would have lost its unit.
         return None if numpy.isnat(value) else str(value)
     return value.item() if isinstance(value, numpy.generic) and not isinstance(value, numpy.void) else value

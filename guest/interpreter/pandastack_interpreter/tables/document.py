@@ -27,12 +27,14 @@ _LEAST_STEP = 11
 
 @dataclass(frozen=True)
 class Column:
-    """One column. ``cells`` are the values of rows from one to before another; ``summary`` raises whatever it likes."""
+    """One column. ``cells`` are the values of rows from one to before another. ``summary`` fills in what is known of all values; what it
+    has filled in before it raises is kept.
+    """
 
     name: Any
     dtype: str
     cells: Callable[[int, int], list[Any]]
-    summary: Callable[[], dict[str, Any]]
+    summary: Callable[[dict[str, Any]], None]
     #: The labels of a column with several levels.
     path: tuple[Any, ...] | None = None
 
@@ -151,11 +153,12 @@ class _Document:
 
     def _summary(self, position: int, column: Column) -> dict[str, Any]:
         if position not in self._summaries:
+            found = self._summaries[position] = {}
             try:
-                self._summaries[position] = column.summary()
+                column.summary(found)
             except Exception:
                 # A column whose values cannot be compared or counted still has its cells.
-                self._summaries[position] = {}
+                pass
         return self._summaries[position]
 
     def _index(self, index: Index) -> dict[str, Any]:

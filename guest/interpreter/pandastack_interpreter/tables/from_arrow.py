@@ -23,7 +23,9 @@ def array(value: Any) -> Table:
 
 
 def _column(name: Any, data: Any, columns: int) -> Column:
-    return Column(name, str(data.type), lambda start, stop: _cells(data.slice(start, stop - start)), lambda: _summary(data, columns))
+    return Column(
+        name, str(data.type), lambda start, stop: _cells(data.slice(start, stop - start)), lambda found: _summary(data, columns, found)
+    )
 
 
 def _cells(data: Any) -> list[Any]:
@@ -32,7 +34,7 @@ def _cells(data: Any) -> list[Any]:
     return list(data.to_pylist())
 
 
-def _summary(data: Any, columns: int) -> dict[str, Any]:
+def _summary(data: Any, columns: int, found: dict[str, Any]) -> None:
     import pyarrow
     from pyarrow import compute, types
 
@@ -40,11 +42,13 @@ def _summary(data: Any, columns: int) -> dict[str, Any]:
     number = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
     time = types.is_date(kind) or types.is_time(kind) or types.is_timestamp(kind) or types.is_duration(kind)
     text = types.is_string(kind) or types.is_large_string(kind)
-    found: dict[str, Any] = {"nulls": data.null_count}
+    found["nulls"] = data.null_count
     if not (number or time or text or types.is_boolean(kind)):
-        return found
+        return
     step = sample_step(len(data), HASHED if text else NUMBERS, columns)
     sample = data.take(pyarrow.array(range(0, len(data), step))) if step > 1 else data
+    if step > 1:
+        found["summary_of_rows"] = len(sample)
     if number or time:
         found.update(compute.min_max(sample).as_py())
     if number:
@@ -53,6 +57,3 @@ def _summary(data: Any, columns: int) -> dict[str, Any]:
         found["true"] = compute.sum(sample).as_py()
     elif sample_step(len(data), HASHED, columns) == 1 or text:
         found["unique"] = compute.count_distinct(sample).as_py()
-    if step > 1:
-        found["summary_of_rows"] = len(sample)
-    return found

@@ -37,7 +37,7 @@ def _table(value: Any, kind: str, names: list[Any] | None) -> Table:
             name=" / ".join(map(str, path)) if path else name,
             dtype=str(data.dtype),
             cells=lambda start, stop: data.iloc[start:stop].tolist(),
-            summary=lambda: _summary(data, columns),
+            summary=lambda found: _summary(data, columns, found),
             path=path,
         )
 
@@ -58,13 +58,17 @@ def _index(index: Any) -> Index:
     return Index(list(index.names), dtype, lambda start, stop: index[start:stop].tolist())
 
 
-def _summary(data: Any, columns: int) -> dict[str, Any]:
+def _summary(data: Any, columns: int, found: dict[str, Any]) -> None:
     rows, dtype = len(data), data.dtype
     kind = _kind(dtype)
     step = sample_step(rows, {"object": OBJECTS, "text": HASHED, "category": HASHED}.get(kind, NUMBERS), columns)
     sample = data.iloc[::step] if step > 1 else data
     cheap = kind in ("number", "bool", "time") or step == 1
-    found: dict[str, Any] = {"nulls": int((data if cheap else sample).isna().sum())}
+    found["nulls"] = int((data if cheap else sample).isna().sum())
+    if step > 1:
+        found["summary_of_rows"] = len(sample)
+        if not cheap:
+            found["nulls_of_rows"] = len(sample)
     if kind in ("number", "time"):
         found.update(min=sample.min(), max=sample.max())
     if kind == "number" or dtype.kind == "m":
@@ -78,11 +82,6 @@ def _summary(data: Any, columns: int) -> dict[str, Any]:
         found.update(_most_frequent(sample))
     elif kind != "object" and sample_step(rows, HASHED, columns) == 1:
         found["unique"] = int(sample.nunique())
-    if step > 1:
-        found["summary_of_rows"] = len(sample)
-        if not cheap:
-            found["nulls_of_rows"] = len(sample)
-    return found
 
 
 def _kind(dtype: Any) -> str:

@@ -24,13 +24,13 @@ def lazy(value: Any) -> Table:
 
     def column(at: int) -> Column:
         name, dtype = schema[at]
-        return Column(name, str(dtype), lambda _start, _stop: [], dict)
+        return Column(name, str(dtype), lambda _start, _stop: [], lambda _found: None)
 
     return Table("polars", "lazy", None, len(schema), column)
 
 
 def _column(data: Any, columns: int) -> Column:
-    return Column(data.name, str(data.dtype), lambda start, stop: _cells(data[start:stop]), lambda: _summary(data, columns))
+    return Column(data.name, str(data.dtype), lambda start, stop: _cells(data[start:stop]), lambda found: _summary(data, columns, found))
 
 
 def _cells(data: Any) -> list[Any]:
@@ -39,17 +39,19 @@ def _cells(data: Any) -> list[Any]:
     return list(data.to_list())
 
 
-def _summary(data: Any, columns: int) -> dict[str, Any]:
+def _summary(data: Any, columns: int, found: dict[str, Any]) -> None:
     import polars
 
     dtype = data.dtype
     number, time = dtype.is_numeric(), dtype.is_temporal()
     text = dtype in (polars.String, polars.Categorical, polars.Enum)
-    found: dict[str, Any] = {"nulls": data.null_count()}
+    found["nulls"] = data.null_count()
     if not (number or time or text or dtype == polars.Boolean):
-        return found
+        return
     step = sample_step(len(data), HASHED if text else NUMBERS, columns)
     sample = data.gather_every(step) if step > 1 else data
+    if step > 1:
+        found["summary_of_rows"] = len(sample)
     if number or time:
         found.update(min=sample.min(), max=sample.max())
     if number or dtype == polars.Duration:
@@ -60,9 +62,6 @@ def _summary(data: Any, columns: int) -> dict[str, Any]:
         found.update(_most_frequent(sample))
     elif sample_step(len(data), HASHED, columns) == 1:
         found["unique"] = sample.drop_nulls().n_unique()
-    if step > 1:
-        found["summary_of_rows"] = len(sample)
-    return found
 
 
 def _most_frequent(sample: Any) -> dict[str, Any]:

@@ -25,6 +25,10 @@ _FALLBACK_FONTS = (
     "Symbola",
 )
 
+#: A figure with more pixels is not drawn: a context has not the memory.
+MAX_PIXELS = 32 * 1024 * 1024
+_OF_TWICE_THE_PIXELS = {"retina", "png2x"}
+
 BACKEND = f"module://{__name__}"
 _VARIABLE = "MPLBACKEND"
 #: What is loaded before the first figure is drawn upon, whatever backend the code chooses.
@@ -108,6 +112,13 @@ def format_png(figure: Any) -> bytes | None:
     return _png(figure)
 
 
+def format_svg(figure: Any) -> str | None:
+    """The SVG formatter, for code that has chosen this format. The PNG comes beside it."""
+    if "svg" not in _settings()[0] or _is_empty(figure):
+        return None
+    return _draw(figure, "svg").decode()
+
+
 class ChartFormatter(BaseFormatter):
     """The data of charts that are displayed or are a cell's value."""
 
@@ -125,6 +136,7 @@ def register(shell: Any) -> None:
     # The last of the formatters: a picture lays its figure out.
     shell.display_formatter.formatters[charts.MIME] = ChartFormatter(parent=shell.display_formatter)
     shell.display_formatter.formatters["image/png"].for_type_by_name("matplotlib.figure", "Figure", format_png)
+    shell.display_formatter.formatters["image/svg+xml"].for_type_by_name("matplotlib.figure", "Figure", format_svg)
     warnings.filterwarnings("ignore", message=".*is non-interactive, and thus cannot be shown")
     try:
         from matplotlib_inline.config import InlineBackend
@@ -140,8 +152,8 @@ def _show_once(figure: Any) -> None:
     png = _png(figure)
     if png is None:
         return
-    chart = charts.chart_of(figure)
-    _emit({"image/png": png} if chart is None else {"image/png": png, charts.MIME: chart})
+    forms = {"image/png": png, "image/svg+xml": format_svg(figure), charts.MIME: charts.chart_of(figure)}
+    _emit({mime: form for mime, form in forms.items() if form is not None})
 
 
 def _is_empty(figure: Any) -> bool:
@@ -160,22 +172,36 @@ def _png(figure: Any) -> bytes | None:
     return picture
 
 
-def _draw(figure: Any) -> bytes:
+def _draw(figure: Any, form: str = "png") -> bytes:
     from io import BytesIO
 
-    options: dict[str, Any] = {"bbox_inches": "tight"}
-    inline = sys.modules.get("matplotlib_inline.config")
-    if inline is not None and inline.InlineBackend.initialized():
-        options = dict(inline.InlineBackend.instance().print_figure_kwargs)
-    options = {"dpi": figure.dpi, "facecolor": figure.get_facecolor(), "edgecolor": figure.get_edgecolor(), **options}
+    formats, options = _settings()
+    dpi = figure.dpi * (2 if form == "png" and formats & _OF_TWICE_THE_PIXELS else 1)
+    options = {"dpi": dpi, "facecolor": figure.get_facecolor(), "edgecolor": figure.get_edgecolor(), **options}
+    _check_size(figure, options["dpi"])
     buffer = BytesIO()
     canvas = figure.canvas
     if not hasattr(canvas, "print_png"):
         from matplotlib.backends.backend_agg import FigureCanvasAgg
 
         canvas = FigureCanvasAgg(figure)
-    canvas.print_figure(buffer, format="png", **options)
+    canvas.print_figure(buffer, format=form, **options)
     return buffer.getvalue()
+
+
+def _settings() -> tuple[set[str], dict[str, Any]]:
+    """The formats and drawing options of ``%config InlineBackend``."""
+    inline = sys.modules.get("matplotlib_inline.config")
+    if inline is None or not inline.InlineBackend.initialized():
+        return set(), {"bbox_inches": "tight"}
+    chosen = inline.InlineBackend.instance()
+    return set(chosen.figure_formats), dict(chosen.print_figure_kwargs)
+
+
+def _check_size(figure: Any, dpi: Any) -> None:
+    width, height = (side * (dpi if isinstance(dpi, (int, float)) else figure.dpi) for side in figure.get_size_inches())
+    if width * height > MAX_PIXELS:
+        raise ValueError(f"a figure of {width:.0f} x {height:.0f} pixels is too large to show; lower its figsize or dpi")
 
 
 def _install_show() -> None:
@@ -244,6 +270,9 @@ def __getattr__(name: str) -> Any:
         """Agg, with the manager above."""
 
         manager_class = FigureManager  # type: ignore[assignment]
+
+        def draw_idle(self, *_args: object, **_options: object) -> None:
+            """pyplot asks for this after each call once ``plt.ion()`` was called; nobody sees a figure before it is shown."""
 
     globals().update(FigureCanvas=FigureCanvas, FigureManager=FigureManager)
     _install_show()

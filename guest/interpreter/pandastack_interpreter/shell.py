@@ -22,7 +22,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.text import LSString, SList
 from traitlets.config import Config
 
-from . import budget, figures, tables
+from . import budget, figures, rich, tables
 from .bundles import MAX_NAME, MAX_TEXT, cut, to_wire
 from .tracebacks import only_users_frames, text_of, traceback_of
 
@@ -318,6 +318,7 @@ def build() -> Shell:
         display_pub_class=EventPublisher,
     )
     shell.loop_runner = shell.run_coroutine
+    rich.register(shell)
     figures.register(shell)
     tables.register(shell)
     # `obj?` would start a pager, `%edit` an editor; both would wait for a person.

@@ -24,6 +24,7 @@ from traitlets.config import Config
 
 from . import budget, figures, rich, tables
 from .bundles import MAX_NAME, MAX_TEXT, cut, to_wire
+from .compiler import WholeCellCompiler
 from .tracebacks import only_users_frames, text_of, traceback_of
 
 Event = dict[str, Any]
@@ -33,6 +34,9 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 #: IPython's name for the source of a cell; it stands in the text of syntax errors. Kept elsewhere: numba and joblib look for it.
 _CELL_FILE = re.compile(r"<ipython-input-(\d+)-[0-9a-f]+>")
+
+#: What every cell with a top-level await has.
+_AWAITS = re.compile(r"\b(await|async)\b")
 
 #: How long an interrupted coroutine may take to end, in seconds; well under the agent's patience.
 _CANCEL_PATIENCE = 1.0
@@ -254,6 +258,15 @@ class Shell(InteractiveShell):
             self._left_out = 0
         self.tell_error(evalue, "\n".join(lines))
 
+    def should_run_async(self, raw_cell: str, *, transformed_cell: str | None = None, preprocessing_exc_tuple: Any = None) -> bool:
+        """Whether a cell needs the event loop. IPython finds out by compiling it, and would tell the compiler's warnings a first time."""
+        if transformed_cell is None or not _AWAITS.search(transformed_cell):
+            return False
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            options = {"transformed_cell": transformed_cell, "preprocessing_exc_tuple": preprocessing_exc_tuple}
+            return super().should_run_async(raw_cell, **options)
+
     def run_coroutine(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """Runs a cell with a top-level ``await``. One that is interrupted must not go on when a later cell runs the loop."""
         loop = async_helpers.get_asyncio_loop()
@@ -316,6 +329,7 @@ def build() -> Shell:
         user_ns=module.__dict__,
         displayhook_class=ResultHook,
         display_pub_class=EventPublisher,
+        compiler_class=WholeCellCompiler,
     )
     shell.loop_runner = shell.run_coroutine
     rich.register(shell)

@@ -151,3 +151,25 @@ def test_tb_shows_the_last_error_and_is_none(ctx: Context) -> None:
     assert run.error is None
     assert "ZeroDivisionError: division by zero" in run.stderr
     assert "Cell In[" in run.stderr and "ipython-input" not in run.stderr
+
+
+@pytest.mark.parametrize(
+    "last",
+    ["break", "return 1", "await f() if False else lambda: (yield)", "def f():\n    return await g()", "nonlocal x", "x: int\nglobal x"],
+)
+def test_nothing_runs_of_a_cell_that_only_the_compiler_refuses(ctx: Context, last: str) -> None:
+    run = ctx.run(f"ran = 1\nprint('ran')\nimport asyncio\n{last}")
+    if run.error is None:
+        assert last.startswith("await")
+        return
+    assert run.error["name"] == "SyntaxError" and (run.stdout, run.stderr) == ("", "")
+    assert (ctx.run("ran").error or {})["name"] == "NameError"
+
+
+def test_a_refused_cell_with_a_top_level_await_leaves_nothing_behind(ctx: Context) -> None:
+    run = ctx.run("import asyncio\nprint('ran')\nawait asyncio.sleep(0)\ndef f(): return await g()\nprint('x')")
+    assert run.error and run.error["name"] == "SyntaxError" and (run.stdout, run.stderr) == ("", "")
+
+
+def test_a_warning_of_the_compiler_comes_once(ctx: Context) -> None:
+    assert ctx.run("x = 1\nx is 1").stderr.count("SyntaxWarning") == 1

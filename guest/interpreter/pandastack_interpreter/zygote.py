@@ -22,7 +22,7 @@ from IPython.core import async_helpers
 
 from . import context, figures, tables
 from .channel import Channel, ChannelClosed, Message
-from .reseed import reseed
+from .reseed import before_freeze, reseed, track
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -47,6 +47,7 @@ _NO_ALLOCATOR_THREAD = {"JE_ARROW_MALLOC_CONF": "background_thread:false"}
 
 def warm(modules: list[str]) -> Any:
     """Imports modules, builds the shell and uses it once, leaving no trace that user code could see."""
+    track()
     _hide_own_start()
     figures.choose_backend()
     os.environ.setdefault("PLOTLY_RENDERER", "plotly_mimetype")
@@ -67,6 +68,7 @@ def warm(modules: list[str]) -> Any:
     _forget_use(shell)
     _end_library_threads()
     warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork.*", category=DeprecationWarning)
+    before_freeze()
     gc.collect()
     # Objects of before the forks are never collected: a collection would write to, and so copy, every page of them.
     gc.freeze()

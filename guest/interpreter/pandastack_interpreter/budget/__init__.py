@@ -15,6 +15,8 @@ from .values import Writer, parts_of
 
 __all__ = ["render", "shorten", "shorten_traceback"]
 
+#: Fitting each item of a container into more than this would take seconds.
+_MOST_STRUCTURED = 50_000
 #: Who writes what, by the package and the name of a type.
 _WRITERS = {
     ("pandas", "DataFrame"): frames.pandas_frame,
@@ -47,6 +49,6 @@ def _brief(value: Any, text: str, max_chars: int) -> str:
         if write is not None:
             # A subclass with a text of its own means that one.
             return write(value, max_chars) if type(value).__repr__ is base.__repr__ else text
-    if parts_of(value) is None:
+    if max_chars > _MOST_STRUCTURED or parts_of(value) is None:
         return text
     return Writer().fit(value, max_chars)

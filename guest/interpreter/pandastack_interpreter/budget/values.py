@@ -124,8 +124,10 @@ class Writer:
     """Writes values. Asks each object for its text once, for that may take long or differ from call to call."""
 
     def __init__(self) -> None:
-        # With the object, so that its id is not used again.
+        # By id, and with the object, so that its id is not used again.
         self._texts: dict[int, tuple[Any, str]] = {}
+        #: Whole texts of containers that were tried, and within how much; None if it was not enough.
+        self._tried: dict[int, tuple[Any, str | None, int]] = {}
 
     def fit(self, value: Any, limit: int, depth: int = 0) -> str:
         """A text of at most ``limit`` characters."""
@@ -141,10 +143,10 @@ class Writer:
         if depth >= _DEEPEST or room < _LEAST_ROOM:
             items = "item" if parts.count == 1 else "items"
             return shorten(f"{parts.opening}{parts.count:,} {items}{parts.closing}", limit)
-        head, tail = self._choose(parts, room)
+        mark = len(self._mark(parts.count, parts.count)) + len(_SEPARATOR)
+        head, tail = self._choose(parts, room, mark)
         if len(head) + len(tail) < parts.count:
-            room -= len(self._mark(parts.count, parts.count)) + len(_SEPARATOR)
-            head, tail = self._choose(parts, room)
+            room -= mark
         shares = self._shares([*head, *tail], parts, room)
         texts = [self._part(item, parts, share, depth) for item, share in zip([*head, *tail], shares, strict=True)]
         cut = parts.count - len(texts)
@@ -180,13 +182,17 @@ class Writer:
         return known[1]
 
     def _whole(self, value: Any, limit: int, depth: int) -> str | None:
-        """All of a value, or None if that is longer than ``limit``. Touches at most ``limit`` items."""
+        """All of a value, or None if that is longer than ``limit`` or too deep. Touches at most ``limit`` items."""
         if isinstance(value, (str, bytes, bytearray)) and len(value) + 2 > limit:
             return None
-        parts = parts_of(value)
-        if parts is None:
-            text = self._text(value)
-            return text if len(text) <= limit else None
+        _, text, most = self._tried.get(id(value), (None, None, -1))
+        if text is None and limit > most:
+            parts = parts_of(value)
+            text = self._text(value) if parts is None else self._whole_container(parts, limit, depth)
+            self._tried[id(value)] = value, text, limit
+        return text if text is not None and len(text) <= limit else None
+
+    def _whole_container(self, parts: Parts, limit: int, depth: int) -> str | None:
         if depth > _DEEPEST or parts.count * 2 > limit:
             return None
         texts: list[str] = []
@@ -208,20 +214,24 @@ class Writer:
         value = self._whole(item[1], limit - len(key) - len(parts.joint), depth + 1)
         return None if value is None else key + parts.joint + value
 
-    def _choose(self, parts: Parts, room: int) -> tuple[list[Any], list[Any]]:
-        """As many items as there is room for, of both ends."""
+    def _choose(self, parts: Parts, room: int, mark: int) -> tuple[list[Any], list[Any]]:
+        """As many items as there is room for, of both ends: all of them, or so many that ``mark`` characters are left."""
         floor = max(_LEAST_ITEM, min(_MOST_ITEM, room // 12))
-        head: list[Any] = []
-        tail: list[Any] = []
-        ends = _both_ends(parts)
-        for item, at_head in islice(ends, parts.count):
+        room += len(_SEPARATOR)
+        chosen: list[tuple[Any, bool, int]] = []
+        for item, at_head in islice(_both_ends(parts), parts.count):
             least = floor * _CONTAINER_SHARE if parts_of(item[1] if parts.joint else item) else floor
             whole = self._whole_part(item, parts, least, _DEEPEST // 2)
-            room -= (least if whole is None else len(whole)) + len(_SEPARATOR)
-            if room < -len(_SEPARATOR) and head:
+            size = (least if whole is None else len(whole)) + len(_SEPARATOR)
+            if size > room:
                 break
-            (head if at_head else tail).append(item)
-        return head, tail[::-1]
+            chosen.append((item, at_head, size))
+            room -= size
+        if len(chosen) < parts.count:
+            while len(chosen) > 1 and room < mark:
+                room += chosen.pop()[2]
+        chosen = chosen or [(item, True, 0) for item in islice(_in_order(parts), 1)]
+        return [item for item, at_head, _ in chosen if at_head], [item for item, at_head, _ in reversed(chosen) if not at_head]
 
     def _shares(self, items: list[Any], parts: Parts, room: int) -> list[int]:
         """How many characters each item gets: the short ones what they need, the long ones equal parts of what is left."""

@@ -307,7 +307,7 @@ def test_code_that_ends_the_interpreter(ctx: Context, leave: str):
     cell = ctx.run(leave, timeout=20)
     assert cell.status == 200
     assert cell.error
-    assert cell.body["state_kept"] is False
+    assert cell.body["context_state"] == "restarted"
     assert ctx.run("1 + 1", timeout=20).text == "2"
 
 
@@ -367,5 +367,5 @@ def test_code_that_ignores_interrupts(ctx: Context):
     )
     assert cell.timed_out
     assert cell.stdout == "deaf\n"
-    assert cell.body["state_kept"] is False
+    assert cell.body["context_state"] == "restarted"
     assert ctx.run("1", timeout=20).text == "1"

@@ -5,7 +5,7 @@ use std::{
     future::Future,
     io,
     pin::{Pin, pin},
-    sync::Mutex,
+    sync::{Arc, Mutex},
     task::{Context, Poll, ready},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -53,6 +53,8 @@ const FRAME_BYTES: u32 = 256 * 1024;
 #[derive(Clone, Debug)]
 pub struct AgentClient {
     stub: agent_client::AgentClient<Channel>,
+    generation: u32,
+    languages: Arc<[String]>,
 }
 
 impl AgentClient {
@@ -87,12 +89,26 @@ impl AgentClient {
         let stub = agent_client::AgentClient::new(channel)
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
-        let client = Self { stub };
+        let mut client = Self { stub, generation: 0, languages: Arc::default() };
         let hello = client.hello().await.map_err(ConnectError::Hello)?;
         if hello.generation > GENERATION {
             return Err(ConnectError::Generation { agent: hello.generation, host: GENERATION });
         }
+        client.generation = hello.generation;
+        client.languages = hello.languages.clone().into();
         Ok((client, hello))
+    }
+
+    /// The generation of the protocol that the agent speaks; at most the host's.
+    #[must_use]
+    pub fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Languages whose program the sandbox has; an agent of generation 1 names none.
+    #[must_use]
+    pub fn languages(&self) -> &[String] {
+        &self.languages
     }
 
     /// Asks who the agent is and whether its interpreter is warm.

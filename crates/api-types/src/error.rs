@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::views::{Bundle, ContextState, LateOutput};
+
 macro_rules! error_codes {
     ($($(#[$doc:meta])* $variant:ident = $text:literal, $status:literal, $retryable:literal;)*) => {
         /// What went wrong, for programs. The text form is part of the API.
@@ -55,6 +57,8 @@ error_codes! {
     SandboxBootFailed = "sandbox.boot_failed", 500, true;
     /// The sandbox ended while the request ran.
     SandboxGone = "sandbox.gone", 502, false;
+    /// It was started by an earlier version of the server, whose agent cannot do this.
+    SandboxOutdated = "sandbox.outdated", 409, false;
     /// The agent inside did not answer.
     SandboxUnreachable = "sandbox.unreachable", 502, true;
     /// A stronger isolation was asked for than this server has.
@@ -125,10 +129,16 @@ pub struct PartialOutput {
     pub stderr: String,
     /// Results and displays that had arrived, for a cell.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub results: Vec<crate::views::Bundle>,
-    /// For a cell: whether the variables of earlier cells still exist.
+    pub results: Vec<Bundle>,
+    /// For a cell: what became of the variables of earlier cells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub state_kept: Option<bool>,
+    pub context_state: Option<ContextState>,
+    /// Why they are not alive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_reason: Option<String>,
+    /// What earlier cells wrote meanwhile.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub late_output: Vec<LateOutput>,
 }
 
 /// The body of every error answer: flat, because the published clients print `error` as it stands.

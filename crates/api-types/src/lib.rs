@@ -3,6 +3,7 @@
 //! Plain data without behaviour, shared by the server, the Rust client and the CLI.
 
 pub mod error;
+pub mod events;
 pub mod ids;
 pub mod params;
 pub mod views;

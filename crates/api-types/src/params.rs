@@ -91,7 +91,7 @@ pub struct CreateContext {
 }
 
 /// `POST /v1/sandboxes/{id}/repl/sessions/{sid}/run`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunCell {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -102,6 +102,18 @@ pub struct RunCell {
     pub env: Option<BTreeMap<String, String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
+    /// All of its standard input; without it there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdin: Option<String>,
+    /// Asks for `text`, the whole answer in at most so many characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_chars: Option<i64>,
+    /// Bytes kept of each of stdout and stderr.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_output_bytes: Option<i64>,
+    /// A second request with the same key gets the events of the first and runs nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<String>,
 }
 
 /// `POST /v1/sandboxes/{id}/repl`: one program in a fresh interpreter.

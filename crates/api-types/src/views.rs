@@ -123,9 +123,67 @@ pub struct CellResult {
     pub truncated: bool,
     pub stdout_bytes: u64,
     pub stderr_bytes: u64,
-    /// Whether variables of earlier cells still exist.
-    pub state_kept: bool,
     pub execution_count: u64,
+    /// Which run of its context this was, from 1; unlike `execution_count` it goes on when the interpreter is replaced.
+    pub cell: u64,
+    pub context_state: ContextState,
+    /// Why the state is not `alive`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub late_output: Vec<LateOutput>,
+    /// The whole answer in at most `max_chars` characters, if that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// What `text` has not whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cut: Option<Vec<Cut>>,
+}
+
+/// What became of a context's variables, as of the end of a cell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ContextState {
+    /// Those of earlier cells exist.
+    #[default]
+    Alive,
+    /// The interpreter of this or of an earlier cell ended and took them with it; a fresh one serves the context.
+    Restarted,
+    /// They are gone and no fresh interpreter could be started; the next cell tries again.
+    Lost,
+}
+
+/// What an earlier cell wrote after its end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LateOutput {
+    /// The `cell` of the one whose text it is.
+    pub cell: u64,
+    /// `stdout` or `stderr`.
+    pub stream: String,
+    pub text: String,
+    /// Bytes that were not kept.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub dropped_bytes: u64,
+}
+
+/// A part of an answer that its `text` has not whole.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cut {
+    /// `notes`, `stdout`, `late_output`, `result`, `displays`, `stderr` or `error`.
+    pub part: String,
+    pub kept_chars: usize,
+    pub of_chars: usize,
+}
+
+/// `POST /v1/sandboxes/{id}/repl/sessions/{sid}/interrupt`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interrupted {
+    /// False if no cell ran.
+    pub interrupted: bool,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// `POST /v1/sandboxes/{id}/repl`.

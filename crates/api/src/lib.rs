@@ -5,9 +5,10 @@
 //! - [`auth`]: [`Principal`](auth::Principal), without which no handler reaches a sandbox.
 //! - [`extract`]: strict reading of bodies, paths and queries.
 //! - [`error`], [`envelope`]: one shape for every error answer, with the request's id.
-//! - [`sse`]: event streams that both published clients can read.
+//! - `accept`: whether the caller prefers events. [`sse`]: event streams that both published clients can read.
 //! - [`serve`]: connections, draining, and the interim answers that keep a waiting client patient.
 
+mod accept;
 pub mod auth;
 pub mod envelope;
 pub mod error;

@@ -11,7 +11,7 @@ mod tokens;
 mod unbuilt;
 
 #[cfg(test)]
-pub(crate) use self::exec::frames as exec_frames;
+pub(crate) use self::{contexts::frame as cell_frame, exec::frames as exec_frames};
 
 use axum::{
     Router, middleware,
@@ -75,6 +75,7 @@ fn sandbox() -> Router<ApiState> {
         .route("/repl/sessions", get(contexts::list).post(contexts::create))
         .route("/repl/sessions/{sid}", delete(contexts::close))
         .route("/repl/sessions/{sid}/run", post(contexts::run))
+        .route("/repl/sessions/{sid}/interrupt", post(contexts::interrupt))
         .merge(unbuilt::sandbox_routes())
 }
 

@@ -2,7 +2,7 @@
 //! ASCII escaped (the Python client decodes the stream as Latin-1 and splits lines at U+2028), and a comment whenever
 //! there is nothing to say, because the clients give up on a silent connection.
 
-use std::{convert::Infallible, fmt::Write as _, time::Duration};
+use std::{convert::Infallible, time::Duration};
 
 use axum::{
     body::Body,
@@ -29,28 +29,34 @@ impl Frame {
     /// If the payload is no JSON, as a map with keys that are no strings; none of ours is.
     #[must_use]
     pub fn event<T: Serialize>(name: &str, payload: &T) -> Self {
-        Self(Bytes::from(format!("event: {name}\ndata: {}\n\n", ascii_json(payload))))
+        let mut bytes = format!("event: {name}\ndata: ").into_bytes();
+        let start = bytes.len();
+        serde_json::to_writer(&mut bytes, payload).expect("payloads are plain structs");
+        if !bytes.is_ascii() {
+            let json = bytes.split_off(start);
+            escape(&json, &mut bytes);
+        }
+        bytes.extend_from_slice(b"\n\n");
+        Self(bytes.into())
     }
 }
 
-/// JSON text in ASCII.
-fn ascii_json<T: Serialize>(payload: &T) -> String {
-    let json = serde_json::to_string(payload).expect("payloads are plain structs");
-    if json.is_ascii() {
-        return json;
-    }
-    let mut ascii = String::with_capacity(json.len() * 2);
-    for character in json.chars() {
-        if character.is_ascii() {
-            ascii.push(character);
-        } else {
-            // Outside of strings JSON is ASCII, so an escape is right wherever this happens.
-            for unit in character.encode_utf16(&mut [0; 2]) {
-                write!(ascii, "\\u{unit:04x}").expect("writing to a String does not fail");
-            }
+/// Appends JSON text with every character escaped that is not ASCII. Outside of strings JSON is ASCII, so an escape is right wherever
+/// this happens.
+fn escape(json: &[u8], out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    out.reserve(json.len() * 2);
+    for part in json.chunk_by(|a, b| a.is_ascii() == b.is_ascii()) {
+        if part.is_ascii() {
+            out.extend_from_slice(part);
+            continue;
+        }
+        let text = std::str::from_utf8(part).expect("JSON is UTF-8, and its characters are whole between ASCII ones");
+        for unit in text.encode_utf16() {
+            let digit = |shift: u16| DIGITS[usize::from(unit >> shift & 0xf)];
+            out.extend_from_slice(&[b'\\', b'u', digit(12), digit(8), digit(4), digit(0)]);
         }
     }
-    ascii
 }
 
 /// The answer that sends events as they come.
@@ -97,9 +103,10 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn any_text_reads_back(text in proptest::prelude::any::<String>()) {
-            let ascii = ascii_json(&text);
-            proptest::prop_assert!(ascii.is_ascii());
-            proptest::prop_assert_eq!(serde_json::from_str::<String>(&ascii).unwrap(), text);
+            let frame = Frame::event("x", &text);
+            proptest::prop_assert!(frame.0.is_ascii());
+            let data = frame.0.strip_prefix(b"event: x\ndata: ").unwrap();
+            proptest::prop_assert_eq!(serde_json::from_slice::<String>(data).unwrap(), text);
         }
     }
 

@@ -1,15 +1,17 @@
-//! The event stream of a command.
+//! The event streams of commands and cells.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
+use pandastack_api_types::events::CellEvent;
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use crate::ClientError;
 
-/// Longest event that is taken, in bytes.
-const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
+/// Longest event that is taken, in bytes: the largest results there are, escaped.
+const MAX_EVENT_BYTES: usize = 128 * 1024 * 1024;
 
 /// What a command says while it runs. `Exit` or `Error` is the last.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,18 +37,36 @@ struct Payload {
     code: Option<String>,
 }
 
-/// Events from the bytes of an answer.
+/// Events of a command from the bytes of an answer.
 pub(crate) fn exec_events<E: std::fmt::Display>(
     chunks: impl Stream<Item = Result<Bytes, E>>,
 ) -> impl Stream<Item = Result<ExecEvent, ClientError>> {
-    let decoder = Decoder::default();
-    stream::unfold((Box::pin(chunks), decoder, false), |(mut chunks, mut decoder, over)| async move {
+    events(chunks, exec_event, |event| matches!(event, ExecEvent::Exit { .. } | ExecEvent::Error { .. }))
+}
+
+/// Events of a cell from the bytes of an answer.
+pub(crate) fn cell_events<E: std::fmt::Display>(
+    chunks: impl Stream<Item = Result<Bytes, E>>,
+) -> impl Stream<Item = Result<CellEvent, ClientError>> {
+    events(chunks, cell_event, |event| matches!(event, CellEvent::End(_)))
+}
+
+/// An event of the wire as one of ours, or `None` if it is of a kind that only a newer server sends.
+type Read<T> = fn(&str, &str) -> Option<Result<T, ClientError>>;
+
+fn events<T, E: std::fmt::Display>(
+    chunks: impl Stream<Item = Result<Bytes, E>>,
+    read: Read<T>,
+    is_last: fn(&T) -> bool,
+) -> impl Stream<Item = Result<T, ClientError>> {
+    let decoder = Decoder { read, line: Vec::new(), name: String::new(), data: String::new(), ready: VecDeque::new() };
+    stream::unfold((Box::pin(chunks), decoder, false), move |(mut chunks, mut decoder, over)| async move {
         if over {
             return None;
         }
         loop {
             if let Some(event) = decoder.ready.pop_front() {
-                let over = matches!(event, Err(_) | Ok(ExecEvent::Exit { .. } | ExecEvent::Error { .. }));
+                let over = event.as_ref().map_or(true, is_last);
                 return Some((event, (chunks, decoder, over)));
             }
             let detail = match chunks.next().await {
@@ -57,25 +77,25 @@ pub(crate) fn exec_events<E: std::fmt::Display>(
                 Some(Err(error)) => error.to_string(),
                 None => "it ended without an exit status".to_owned(),
             };
-            return Some((Err(ClientError::Stream { detail }), (chunks, decoder, true)));
+            return Some((Err(broken(detail)), (chunks, decoder, true)));
         }
     })
 }
 
-#[derive(Default)]
-struct Decoder {
+struct Decoder<T> {
+    read: Read<T>,
     line: Vec<u8>,
     name: String,
     data: String,
-    ready: VecDeque<Result<ExecEvent, ClientError>>,
+    ready: VecDeque<Result<T, ClientError>>,
 }
 
-impl Decoder {
+impl<T> Decoder<T> {
     fn push(&mut self, bytes: &[u8]) {
         for part in bytes.split_inclusive(|&byte| byte == b'\n') {
             self.line.extend_from_slice(part);
             if self.line.len() + self.data.len() > MAX_EVENT_BYTES {
-                self.fail(format!("an event exceeds {MAX_EVENT_BYTES} bytes"));
+                self.ready.push_back(Err(broken(format!("an event exceeds {MAX_EVENT_BYTES} bytes"))));
                 return;
             }
             if self.line.last() == Some(&b'\n') {
@@ -87,39 +107,49 @@ impl Decoder {
 
     fn take_line(&mut self, line: &str) {
         if line.is_empty() {
-            self.dispatch();
+            let (name, data) = (std::mem::take(&mut self.name), std::mem::take(&mut self.data));
+            if !data.is_empty() {
+                self.ready.extend((self.read)(&name, &data));
+            }
         } else if let Some(name) = line.strip_prefix("event:") {
             name.trim_start().clone_into(&mut self.name);
         } else if let Some(data) = line.strip_prefix("data:") {
             self.data.push_str(data.trim_start());
         }
     }
+}
 
-    fn dispatch(&mut self) {
-        let (name, data) = (std::mem::take(&mut self.name), std::mem::take(&mut self.data));
-        if data.is_empty() {
-            return;
-        }
-        let payload: Payload = match serde_json::from_str(&data) {
-            Ok(payload) => payload,
-            Err(error) => return self.fail(format!("an event is no JSON: {error}")),
-        };
-        match (name.as_str(), payload.exit_code) {
-            ("stdout", _) => self.ready.push_back(Ok(ExecEvent::Stdout(payload.chunk))),
-            ("stderr", _) => self.ready.push_back(Ok(ExecEvent::Stderr(payload.chunk))),
-            ("exit", Some(exit_code)) => self.ready.push_back(Ok(ExecEvent::Exit { exit_code })),
-            ("exit", None) => self.fail("an exit event has no exit code".to_owned()),
-            ("error", _) => {
-                self.ready.push_back(Ok(ExecEvent::Error { code: payload.code, message: payload.error }));
-            }
-            // A newer server may send more kinds.
-            _ => {}
-        }
+fn exec_event(name: &str, data: &str) -> Option<Result<ExecEvent, ClientError>> {
+    let payload: Payload = match serde_json::from_str(data) {
+        Ok(payload) => payload,
+        Err(error) => return Some(Err(no_json(&error))),
+    };
+    match (name, payload.exit_code) {
+        ("stdout", _) => Some(Ok(ExecEvent::Stdout(payload.chunk))),
+        ("stderr", _) => Some(Ok(ExecEvent::Stderr(payload.chunk))),
+        ("exit", Some(exit_code)) => Some(Ok(ExecEvent::Exit { exit_code })),
+        ("exit", None) => Some(Err(broken("an exit event has no exit code".to_owned()))),
+        ("error", _) => Some(Ok(ExecEvent::Error { code: payload.code, message: payload.error })),
+        _ => None,
     }
+}
 
-    fn fail(&mut self, detail: String) {
-        self.ready.push_back(Err(ClientError::Stream { detail }));
+fn cell_event(name: &str, data: &str) -> Option<Result<CellEvent, ClientError>> {
+    const KNOWN: [&str; 8] = ["stdout", "stderr", "result", "display", "clear", "late", "error", "end"];
+    if !KNOWN.contains(&name) {
+        return None;
     }
+    let payload = serde_json::from_str::<Value>(data);
+    let event = payload.and_then(|data| CellEvent::deserialize(json!({ "event": name, "data": data })));
+    Some(event.map_err(|error| no_json(&error)))
+}
+
+fn broken(detail: String) -> ClientError {
+    ClientError::Stream { detail }
+}
+
+fn no_json(error: &serde_json::Error) -> ClientError {
+    broken(format!("an event is not the JSON it should be: {error}"))
 }
 
 #[cfg(test)]
@@ -158,6 +188,20 @@ mod tests {
     fn what_is_no_json_is_an_error() {
         let events = read(vec![b"event: stdout\ndata: {\n\nevent: exit\ndata: {\"exit_code\":0}\n\n"]);
         assert!(events.len() == 1 && events[0].is_err());
+    }
+
+    #[test]
+    fn a_cell_ends_with_its_end_and_kinds_of_newer_servers_are_passed_over() {
+        let wire = "event: stdout\ndata: {\"chunk\":\"a\"}\n\nevent: new\ndata: {}\n\nevent: clear\ndata: {\"wait\":false}\n\n\
+                    event: end\ndata: {\"status\":\"ok\",\"exit_code\":0,\"duration_ms\":1,\"execution_count\":1,\"cell\":1,\
+                    \"context_state\":\"alive\",\"truncated\":false,\"stdout_bytes\":1,\"stderr_bytes\":0,\"new\":1}\n\n\
+                    event: stdout\ndata: {\"chunk\":\"after\"}\n\n";
+        let chunks = stream::iter([Ok::<_, String>(Bytes::from_static(wire.as_bytes()))]);
+        let events: Vec<_> = run(cell_events(chunks).collect::<Vec<_>>()).into_iter().map(Result::unwrap).collect();
+        assert!(
+            matches!(&events[..], [CellEvent::Stdout(_), CellEvent::Clear { wait: false }, CellEvent::End(_)]),
+            "{events:?}"
+        );
     }
 
     proptest::proptest! {

@@ -1,6 +1,6 @@
 use futures::Stream;
-use pandastack_api_types::{params, views};
-use reqwest::Method;
+use pandastack_api_types::{events::CellEvent, params, views};
+use reqwest::{Method, header::ACCEPT};
 
 use crate::{Client, ClientError, ExecEvent, events};
 
@@ -94,6 +94,24 @@ impl Client {
     ) -> Result<views::CellResult, ClientError> {
         let segments = ["v1", "sandboxes", id, "repl", "sessions", context, "run"];
         self.json(self.with_json(Method::POST, &segments, params)).await
+    }
+
+    /// Runs a cell, its events as they come. Dropping the stream interrupts the cell, unless it has an idempotency key.
+    pub async fn run_cell_stream(
+        &self,
+        id: &str,
+        context: &str,
+        params: &params::RunCell,
+    ) -> Result<impl Stream<Item = Result<CellEvent, ClientError>> + use<>, ClientError> {
+        let segments = ["v1", "sandboxes", id, "repl", "sessions", context, "run"];
+        let request = self.with_json(Method::POST, &segments, params).header(ACCEPT, "text/event-stream");
+        Ok(events::cell_events(self.send(request).await?.bytes_stream()))
+    }
+
+    /// Interrupts the cell that runs in a context.
+    pub async fn interrupt_context(&self, id: &str, context: &str) -> Result<views::Interrupted, ClientError> {
+        let segments = ["v1", "sandboxes", id, "repl", "sessions", context, "interrupt"];
+        self.json(self.request(Method::POST, &segments)).await
     }
 
     /// Runs a program in a fresh interpreter.

@@ -71,6 +71,11 @@ impl Lease {
         &self.client
     }
 
+    /// Refuses what an agent of an earlier generation would ignore.
+    pub(crate) fn require(&self, generation: u32, what: &'static str) -> Result<(), AccessError> {
+        if self.client.generation() < generation { Err(AccessError::Outdated { what }) } else { Ok(()) }
+    }
+
     /// Whether the sandbox has been paused under the request.
     pub(crate) fn is_paused(&self) -> bool {
         self.state.borrow().status == SandboxStatus::Paused

@@ -2,7 +2,7 @@
 
 use pandastack_agent_client::CallError;
 use pandastack_agent_protocol::messages::Refusal;
-use pandastack_api_types::{Coded, ErrorCode, error::PartialOutput};
+use pandastack_api_types::{Coded, ErrorCode, error::PartialOutput, views::ContextState};
 use pandastack_engine::{BootError, EngineKind, Isolation, LinkError, ReapError};
 use pandastack_store::StoreError;
 
@@ -40,6 +40,8 @@ pub enum AccessError {
     Gone,
     #[error("the sandbox does not answer: {detail}")]
     Unreachable { detail: String },
+    #[error("this sandbox was started by an earlier version of the server, without {what}; create a new one")]
+    Outdated { what: &'static str },
     #[error("the server is stopping")]
     ShuttingDown,
 }
@@ -59,6 +61,7 @@ impl Coded for AccessError {
             Self::InvalidState { .. } => ErrorCode::SandboxInvalidState,
             Self::Gone => ErrorCode::SandboxGone,
             Self::Unreachable { .. } => ErrorCode::SandboxUnreachable,
+            Self::Outdated { .. } => ErrorCode::SandboxOutdated,
             Self::ShuttingDown => ErrorCode::ShuttingDown,
         }
     }
@@ -245,7 +248,7 @@ pub enum ExecError {
     #[error(transparent)]
     Agent(#[from] AgentError),
     #[error("command timeout after {seconds}s: the command and its children were killed")]
-    TimedOut { seconds: f64, partial: PartialOutput },
+    TimedOut { seconds: f64, partial: Box<PartialOutput> },
 }
 
 impl Coded for ExecError {
@@ -259,7 +262,7 @@ impl Coded for ExecError {
 
     fn partial_output(&self) -> Option<PartialOutput> {
         match self {
-            Self::TimedOut { partial, .. } => Some(partial.clone()),
+            Self::TimedOut { partial, .. } => Some((**partial).clone()),
             _ => None,
         }
     }
@@ -286,13 +289,22 @@ impl Coded for FileError {
     }
 }
 
-/// A context could not be made, listed or closed.
+/// A language that there is not.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LanguageError {
+    #[error("unknown language {language:?}: use one of {known}")]
+    Unknown { language: String, known: String },
+    #[error("the sandbox's template has no {language}: it has {has}")]
+    Missing { language: &'static str, has: String },
+}
+
+/// A context could not be made, listed, interrupted or closed.
 #[derive(Debug, thiserror::Error)]
 pub enum ContextError {
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    #[error("unknown language {language:?}: contexts speak python")]
-    UnknownLanguage { language: String },
+    #[error(transparent)]
+    Language(#[from] LanguageError),
     #[error(transparent)]
     Agent(#[from] AgentError),
 }
@@ -301,7 +313,7 @@ impl Coded for ContextError {
     fn code(&self) -> ErrorCode {
         match self {
             Self::Invalid(_) => ErrorCode::ValidationField,
-            Self::UnknownLanguage { .. } => ErrorCode::ContextLanguage,
+            Self::Language(_) => ErrorCode::ContextLanguage,
             Self::Agent(error) => error.code(),
         }
     }
@@ -312,31 +324,36 @@ impl Coded for ContextError {
 pub enum RunError {
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    #[error("unknown language {language:?}: use {known}")]
-    UnknownLanguage { language: String, known: &'static str },
+    #[error(transparent)]
+    Language(#[from] LanguageError),
     #[error(transparent)]
     Agent(#[from] AgentError),
-    #[error("cell timeout after {seconds}s: {}", kept(.partial))]
-    TimedOut { seconds: f64, partial: PartialOutput },
+    #[error("{message}")]
+    TimedOut { message: String, partial: Box<PartialOutput> },
     #[error("command timeout after {seconds}s: the program was killed")]
-    ProgramTimedOut { seconds: f64, partial: PartialOutput },
+    ProgramTimedOut { seconds: f64, partial: Box<PartialOutput> },
     #[error("the cell was interrupted because its caller went away")]
     Cancelled,
 }
 
-fn kept(partial: &PartialOutput) -> &'static str {
-    if partial.state_kept == Some(true) {
-        "the cell was interrupted, variables are kept"
-    } else {
-        "the cell ignored the interrupt and its interpreter was replaced, variables are lost"
-    }
+/// What became of a cell whose time was up.
+pub(crate) fn timeout_sentence(seconds: f64, state: ContextState, reason: &str) -> String {
+    let fate = match state {
+        ContextState::Alive => "the cell was interrupted, variables are kept".to_owned(),
+        _ if reason.is_empty() => {
+            "the cell ignored the interrupt and its interpreter was replaced, variables are lost".to_owned()
+        }
+        ContextState::Restarted => format!("variables are lost: {reason}"),
+        ContextState::Lost => format!("variables are lost and no fresh interpreter could be started: {reason}"),
+    };
+    format!("cell timeout after {seconds}s: {fate}")
 }
 
 impl Coded for RunError {
     fn code(&self) -> ErrorCode {
         match self {
             Self::Invalid(_) => ErrorCode::ValidationField,
-            Self::UnknownLanguage { .. } => ErrorCode::ContextLanguage,
+            Self::Language(_) => ErrorCode::ContextLanguage,
             Self::Agent(error) => error.code(),
             Self::TimedOut { .. } => ErrorCode::CellTimeout,
             Self::ProgramTimedOut { .. } => ErrorCode::CommandTimeout,
@@ -346,7 +363,7 @@ impl Coded for RunError {
 
     fn partial_output(&self) -> Option<PartialOutput> {
         match self {
-            Self::TimedOut { partial, .. } | Self::ProgramTimedOut { partial, .. } => Some(partial.clone()),
+            Self::TimedOut { partial, .. } | Self::ProgramTimedOut { partial, .. } => Some((**partial).clone()),
             _ => None,
         }
     }

@@ -98,7 +98,7 @@ async fn run_unbounded(lease: &Lease, exec: CheckedExec) -> Result<views::ExecRe
     let outcome = fold.finish().ok_or(AgentError::Access(crate::AccessError::Gone))?;
     if outcome.timed_out {
         let partial = PartialOutput { stdout: outcome.stdout, stderr: outcome.stderr, ..PartialOutput::default() };
-        return Err(ExecError::TimedOut { seconds, partial });
+        return Err(ExecError::TimedOut { seconds, partial: Box::new(partial) });
     }
     Ok(views::ExecResult {
         stdout: outcome.stdout,
@@ -181,7 +181,7 @@ pub(crate) async fn stream(
 fn end(last: Result<pandastack_agent_protocol::messages::ExecExited, AgentError>, seconds: f64) -> ExecStreamEvent {
     match last {
         Ok(exited) if exited.timed_out => {
-            let error = ExecError::TimedOut { seconds, partial: PartialOutput::default() };
+            let error = ExecError::TimedOut { seconds, partial: Box::default() };
             ExecStreamEvent::Error { code: error.code(), message: error.to_string() }
         }
         Ok(exited) => ExecStreamEvent::Exit { exit_code: exited.exit_code },

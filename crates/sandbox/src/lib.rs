@@ -8,8 +8,10 @@
 //! - [`launch`]: the steps from a template to a running machine, each undone if a later one fails.
 //! - [`pool`]: machines restored ahead of time.
 //! - [`reconcile`]: what a start finds of the life before.
-//! - [`exec`], [`files`], [`contexts`]: what callers do in a sandbox.
+//! - [`exec`], [`files`], [`contexts`], `cells`, `programs`: what callers do in a sandbox.
+//! - `rendering`: a cell's whole answer as one text of bounded length.
 
+mod cells;
 pub mod config;
 pub mod contexts;
 mod create;
@@ -17,18 +19,24 @@ pub mod driver;
 pub mod error;
 pub mod exec;
 pub mod files;
+mod languages;
 pub mod launch;
 pub mod lifecycle;
 pub mod manager;
+mod picture;
 pub mod pool;
+mod programs;
 pub mod reconcile;
+mod rendering;
 pub mod templates;
+mod terminal;
 pub mod validate;
 mod view;
 
 pub use config::ManagerConfig;
 pub use error::{
-    AccessError, ContextError, CreateError, ExecError, FileError, LifecycleError, LookupError, RunError, StartError,
+    AccessError, ContextError, CreateError, ExecError, FileError, LanguageError, LifecycleError, LookupError, RunError,
+    StartError,
 };
 pub use exec::ExecStreamEvent;
 pub use files::FileContent;

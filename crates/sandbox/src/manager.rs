@@ -9,7 +9,9 @@ use std::{
 use bytes::Bytes;
 use futures::{Stream, stream::BoxStream};
 use pandastack_api_types::{
-    ContextId, SandboxId, WorkspaceName, params,
+    ContextId, SandboxId, WorkspaceName,
+    events::CellEvent,
+    params,
     views::{self, SandboxStatus},
 };
 use pandastack_engine::Engine;
@@ -19,6 +21,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    cells,
     config::ManagerConfig,
     contexts,
     create::NewSandbox,
@@ -30,6 +33,7 @@ use crate::{
     files::FileContent,
     lifecycle::{Clocks, Lifecycle},
     pool::{Pool, chain},
+    programs,
     templates::Templates,
     validate,
     view::{lifecycle_view, recorded_view, view},
@@ -365,8 +369,8 @@ impl SandboxManager {
         id: &SandboxId,
         params: params::CreateContext,
     ) -> Result<views::Context, ContextError> {
-        let request = contexts::check(params)?;
-        contexts::create(&self.lease(workspace, id).await?, id, request).await
+        let context = contexts::check(params)?;
+        contexts::create(&self.lease(workspace, id).await?, id, context).await
     }
 
     /// The contexts of a sandbox.
@@ -394,7 +398,20 @@ impl SandboxManager {
         contexts::close(&self.lease(workspace, id).await?, context).await
     }
 
-    /// Runs a cell to its end. Dropping the future interrupts the cell.
+    /// Interrupts the cell that runs in a context.
+    ///
+    /// # Errors
+    /// [`ContextError`].
+    pub async fn interrupt_context(
+        &self,
+        workspace: &WorkspaceName,
+        id: &SandboxId,
+        context: &ContextId,
+    ) -> Result<views::Interrupted, ContextError> {
+        contexts::interrupt(&self.lease(workspace, id).await?, context).await
+    }
+
+    /// Runs a cell to its end. Dropping the future interrupts the cell, unless it has an idempotency key.
     ///
     /// # Errors
     /// [`RunError`]; code that raises is no error.
@@ -405,8 +422,23 @@ impl SandboxManager {
         context: &ContextId,
         params: params::RunCell,
     ) -> Result<views::CellResult, RunError> {
-        let cell = contexts::check_cell(context, params, &self.inner.config)?;
-        contexts::run(&self.lease(workspace, id).await?, cell).await
+        let cell = cells::check(context, params, &self.inner.config)?;
+        cells::run(&self.lease(workspace, id).await?, cell).await
+    }
+
+    /// Runs a cell, its events as they come. Dropping the stream interrupts the cell, unless it has an idempotency key.
+    ///
+    /// # Errors
+    /// [`RunError`] if it could not be started.
+    pub async fn run_cell_stream(
+        &self,
+        workspace: &WorkspaceName,
+        id: &SandboxId,
+        context: &ContextId,
+        params: params::RunCell,
+    ) -> Result<impl Stream<Item = CellEvent> + Send + 'static + use<>, RunError> {
+        let cell = cells::check(context, params, &self.inner.config)?;
+        cells::stream(self.lease(workspace, id).await?, cell).await
     }
 
     /// Runs a program in a fresh interpreter.
@@ -419,8 +451,8 @@ impl SandboxManager {
         id: &SandboxId,
         params: params::RunOnce,
     ) -> Result<views::OnceResult, RunError> {
-        let (language, program) = contexts::check_once(params, &self.inner.config)?;
-        contexts::run_once(&self.lease(workspace, id).await?, language, program).await
+        let program = programs::check(params, &self.inner.config)?;
+        programs::run(&self.lease(workspace, id).await?, program).await
     }
 
     /// Every template and alias, built or not.

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, collections::HashMap, time::Duration};
 
+use pandastack_agent_protocol::MAX_CELL_STREAM_CAP;
 use pandastack_api_types::params::{Command, Exec};
 use pandastack_engine::Isolation;
 
@@ -13,6 +14,11 @@ pub const MAX_METADATA_BYTES: usize = 64 * 1024;
 pub const MAX_COMMAND_BYTES: usize = 128 * 1024 - 1;
 /// Most bytes of the code of one cell.
 pub const MAX_CODE_BYTES: usize = 4 * 1024 * 1024;
+
+/// Most bytes of the standard input of one cell.
+pub const MAX_STDIN_BYTES: usize = 4 * 1024 * 1024;
+/// Most characters of an idempotency key.
+pub const MAX_KEY_CHARS: usize = 255;
 
 /// An [`Invalid`] for a field.
 pub(crate) fn invalid(field: &'static str, message: impl Into<String>) -> Invalid {
@@ -92,6 +98,47 @@ pub(crate) fn code(given: Option<String>) -> Result<String, Invalid> {
         }
         Some(code) => Ok(code),
     }
+}
+
+/// Checks the standard input of a cell.
+pub(crate) fn stdin(given: Option<String>) -> Result<Option<String>, Invalid> {
+    match given {
+        Some(text) if text.len() > MAX_STDIN_BYTES => {
+            Err(invalid("stdin", format!("stdin has {} bytes, more than {MAX_STDIN_BYTES}", text.len())))
+        }
+        given => Ok(given),
+    }
+}
+
+/// Checks the most characters of a rendered answer.
+pub(crate) fn max_chars(given: Option<i64>) -> Result<Option<u32>, Invalid> {
+    let Some(chars) = given else { return Ok(None) };
+    match u32::try_from(chars) {
+        Ok(most) if most > 0 => Ok(Some(most)),
+        _ => Err(invalid("max_chars", format!("max_chars must be 1 to {}, got {chars}", u32::MAX))),
+    }
+}
+
+/// Checks how many bytes of output are kept; 0 for the agent's own choice.
+pub(crate) fn max_output_bytes(given: Option<i64>) -> Result<u64, Invalid> {
+    let Some(bytes) = given else { return Ok(0) };
+    match u64::try_from(bytes) {
+        Ok(most @ 1..=MAX_CELL_STREAM_CAP) => Ok(most),
+        _ => Err(invalid(
+            "max_output_bytes",
+            format!("max_output_bytes must be 1 to {MAX_CELL_STREAM_CAP}, got {bytes}"),
+        )),
+    }
+}
+
+/// Checks an idempotency key; empty for none.
+pub(crate) fn idempotency_key(given: Option<String>) -> Result<String, Invalid> {
+    let Some(key) = given else { return Ok(String::new()) };
+    if key.chars().any(char::is_control) || !(1..=MAX_KEY_CHARS).contains(&key.chars().count()) {
+        let message = format!("idempotency_key must have 1 to {MAX_KEY_CHARS} printable characters");
+        return Err(invalid("idempotency_key", message));
+    }
+    Ok(key)
 }
 
 /// Checks environment variables.
@@ -198,6 +245,20 @@ mod tests {
         assert!(metadata(BTreeMap::from([("k".to_owned(), "x".repeat(1_000_000))])).is_err());
         assert!(environment(Some(BTreeMap::from([("A=B".to_owned(), String::new())]))).is_err());
         assert!(code(Some("\n ".to_owned())).is_err());
+    }
+
+    #[test]
+    fn options_of_a_cell_are_in_their_ranges() {
+        assert_eq!((max_chars(None), max_chars(Some(1))), (Ok(None), Ok(Some(1))));
+        assert!(max_chars(Some(0)).is_err() && max_chars(Some(-1)).is_err() && max_chars(Some(1 << 40)).is_err());
+        assert_eq!((max_output_bytes(None), max_output_bytes(Some(64 << 20))), (Ok(0), Ok(64 << 20)));
+        assert!(max_output_bytes(Some(0)).is_err() && max_output_bytes(Some((64 << 20) + 1)).is_err());
+        let key = |text: &str| idempotency_key(Some(text.to_owned()));
+        assert_eq!((idempotency_key(None), key("é ☕")), (Ok(String::new()), Ok("é ☕".to_owned())));
+        assert!(key("").is_err() && key("a\nb").is_err() && key(&"é".repeat(256)).is_err());
+        assert_eq!(key(&"é".repeat(255)).unwrap().chars().count(), 255);
+        assert_eq!(stdin(Some("\0".to_owned())), Ok(Some("\0".to_owned())));
+        assert!(stdin(Some("x".repeat(MAX_STDIN_BYTES + 1))).is_err());
     }
 
     #[test]

@@ -61,6 +61,7 @@ async fn commands_and_cells() {
     let once = format!("{UNKNOWN}/repl");
     let sessions = format!("{UNKNOWN}/repl/sessions");
     let run = format!("{sessions}/0190a8b0-0000-7000-8000-000000000001/run");
+    let interrupt = run.replace("/run", "/interrupt");
     let (body, field) = ("validation.body", "validation.field");
     check(
         &surface,
@@ -84,6 +85,16 @@ async fn commands_and_cells() {
             (post.clone(), &run, r#"{"code":5}"#, 400, body, "code"),
             (post.clone(), &run, r#"{"code":"1","timeout_ms":-1}"#, 400, field, "timeout_ms"),
             (post.clone(), &run, r#"{"code":"1","timeout_ms":1.5}"#, 400, body, "timeout_ms"),
+            (post.clone(), &run, r#"{"code":"1","max_chars":0}"#, 400, field, "max_chars"),
+            (post.clone(), &run, r#"{"code":"1","max_chars":"5"}"#, 400, body, "max_chars"),
+            (post.clone(), &run, r#"{"code":"1","max_output_bytes":0}"#, 400, field, "max_output_bytes"),
+            (post.clone(), &run, r#"{"code":"1","max_output_bytes":67108865}"#, 400, field, "67108864"),
+            (post.clone(), &run, r#"{"code":"1","idempotency_key":""}"#, 400, field, "idempotency_key"),
+            (post.clone(), &run, r#"{"code":"1","idempotency_key":"a\u0007"}"#, 400, field, "idempotency_key"),
+            (post.clone(), &run, r#"{"code":"1","stdin":5}"#, 400, body, "stdin"),
+            (post.clone(), &run, r#"{"code":"1","input":"x"}"#, 400, body, "`input`"),
+            (post.clone(), &interrupt, "", 404, "sandbox.not_found", "sandbox not found"),
+            (post.clone(), &interrupt, r#"{"cell":1}"#, 400, body, "cell"),
             (post.clone(), &run, r#"{"code":"1"}"#, 404, "sandbox.not_found", "sandbox not found"),
             (post.clone(), &format!("{sessions}/x/run"), r#"{"code":"1"}"#, 404, "context.not_found", "session"),
             (post, &format!("{UNKNOWN}/pause"), r#"{"ttl":5}"#, 400, body, "ttl"),

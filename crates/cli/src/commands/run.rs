@@ -67,7 +67,7 @@ fn read_code(file: &Path) -> Result<String> {
 async fn run_cell(client: &Client, sandbox: &str, code: String, seconds: u64) -> Result<CellResult> {
     let context = client.create_context(sandbox, &params::CreateContext::default()).await?;
     let millis = i64::try_from(seconds.saturating_mul(1000)).unwrap_or(i64::MAX);
-    let cell = params::RunCell { code: Some(code), timeout_ms: Some(millis), env: None, cwd: None };
+    let cell = params::RunCell { code: Some(code), timeout_ms: Some(millis), ..params::RunCell::default() };
     Ok(client.run_cell(sandbox, &context.id, &cell).await?)
 }
 
@@ -104,6 +104,17 @@ fn show(ran: &Ran, output: Output) -> Result<ExitCode> {
     output.raw(&ran.result.stdout, &ran.result.stderr);
     let texts: Vec<_> = ran.result.results.iter().filter_map(|bundle| bundle.get("text/plain").cloned()).collect();
     output.answer(&texts, |texts| texts.join("\n"))?;
+    for late in &ran.result.late_output {
+        output.note(&format!(
+            "written by cell {} to {} after its end:\n{}",
+            late.cell,
+            late.stream,
+            late.text.trim_end()
+        ));
+    }
+    if let Some(reason) = &ran.result.context_reason {
+        output.note(&format!("the interpreter ended: {reason}"));
+    }
     for chart in &ran.charts {
         output.note(&format!("saved {}", chart.display()));
     }

@@ -140,6 +140,8 @@ def test_each_object_is_asked_for_its_text_once() -> None:
 
     render([[[Counted()] * 3] * 3] * 1000, "x" * 9000, 300)
     assert Counted.asked == 1
+    render([[Counted() for _ in range(100)] for _ in range(1000)], "x" * 9000, 300)
+    assert Counted.asked < 300
 
 
 def test_pydantic_models() -> None:

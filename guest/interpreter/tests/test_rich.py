@@ -102,6 +102,8 @@ def test_write_image_needs_no_browser_in_the_context(rendered: tuple[Context, Fa
     run = context.run(BAR + "fig.write_image('/tmp/f.jpg', scale=2); fig.to_image('svg')[:4]")
     assert run.text == repr(b"\x89PNG"), run
     assert [(r["format"], r.get("scale")) for r in fake.requests if r["op"] == "render"] == [("jpeg", 2), ("svg", 1)]
+    run = context.run("fig.write_image('/tmp/f.pdf')")
+    assert run.error and "png, jpeg, webp, svg" in run.error["value"]
 
 
 def test_the_browser_is_started_when_a_cell_speaks_of_plotly_once(rendered: tuple[Context, FakeRenderer]) -> None:

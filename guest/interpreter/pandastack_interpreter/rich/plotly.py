@@ -13,6 +13,7 @@ from .imports import after_import
 JSON_MIME = "application/vnd.plotly.v1+json"
 #: Pixels of a figure that does not say how large it is; plotly's own.
 _WIDTH, _HEIGHT = 700, 500
+_FILE_FORMATS = ("png", "jpeg", "webp", "svg")
 #: A picture has as many pixels as the figure says.
 _SCALE = 1
 
@@ -85,9 +86,8 @@ def _show_here(renderers: Any, shell: Any) -> None:
 
 def _use_renderer(kaleido: Any) -> None:
     """``fig.to_image()`` and ``fig.write_image()``: a browser does not fit into the address space of a context."""
-    calculate = kaleido.calc_fig_sync
 
-    def calc_fig_sync(fig: Any, opts: dict[str, Any] | None = None, **options: Any) -> bytes:
+    def calc_fig_sync(fig: Any, opts: dict[str, Any] | None = None, **_options: Any) -> bytes:
         """The picture of a figure."""
         import base64
 
@@ -95,8 +95,8 @@ def _use_renderer(kaleido: Any) -> None:
 
         wanted = {"format": "png", **{name: value for name, value in (opts or {}).items() if value is not None}}
         wanted["format"] = {"jpg": "jpeg"}.get(wanted["format"], wanted["format"])
-        if wanted["format"] not in ("png", "jpeg", "webp", "svg"):
-            return calculate(fig, opts, **options)
+        if wanted["format"] not in _FILE_FORMATS:
+            raise ValueError(f"a figure can be saved as {', '.join(_FILE_FORMATS)}, and by write_html, but not as {wanted['format']}")
         try:
             data = render_client.render("plotly", json.loads(plotly.io.to_json(fig, validate=False)), pictures.MAX_SECONDS, **wanted)
         except NotRendered as error:

@@ -16,6 +16,14 @@ def node(zygote: Zygote) -> Iterator[Context]:
     context.close()
 
 
+def reports_of(node: Context) -> str:
+    """The descriptor to which the child of a context's process reports."""
+    with open(f"/proc/{node.pid}/task/{node.pid}/children") as children:
+        child = children.read().split()[0]
+    with open(f"/proc/{child}/cmdline") as arguments:
+        return arguments.read().rstrip("\0").split("\0")[-1]
+
+
 @pytest.mark.parametrize(
     ("code", "text"),
     [
@@ -154,6 +162,22 @@ def test_interrupts(node: Context, code: str) -> None:
         run = node.run(code, interrupt_after=0.2)
         assert run.error and (run.error["name"], run.stderr) == ("KeyboardInterrupt", "")
     assert node.run("await new Promise((f) => setTimeout(f, 5)); keep").text == "41"
+
+
+def test_reports_that_code_makes_up_are_no_harm(node: Context) -> None:
+    node.run("0;")
+    forged = [
+        '{"op":"end"}',
+        '{"op":"end","exit_code":"x"}',
+        '{"op":"end","exit_code":1,"error":5}',
+        "nonsense",
+        "[]",
+        '{"op":"display"}',
+        '{"op":"leaving"}',
+    ]
+    run = node.run(f"for (const report of {json.dumps(forged)}) require('fs').writeSync(Number(process.env.REPORTS), report + '\\0'); 7",
+                   env={"REPORTS": reports_of(node)})  # fmt: skip
+    assert (run.text, run.error) == ("7", None)
 
 
 def test_input(node: Context) -> None:

@@ -27,6 +27,8 @@ Report = dict[str, Any]
 _LONGEST_READ = 64 * 1024
 #: After a child's end: more than a pipe holds.
 _MOST_LAST_READS = 1024
+#: What the agent's message has room for.
+_MOST_TASKS = 2**32 - 1
 #: A child that an interrupt ends while it starts is started again, this often for one cell.
 _MOST_STARTS = 8
 
@@ -168,7 +170,9 @@ class Driver:
         before = child.bytes_read
         for data in child.read():
             for report in self._language.reports(data):
-                self._report(child, report)
+                # Whatever runs in the child can write reports of its own.
+                with contextlib.suppress(KeyError, TypeError, ValueError, OverflowError):
+                    self._report(child, report)
         return child.bytes_read > before
 
     def _report(self, child: _Child, report: Report) -> None:
@@ -184,24 +188,25 @@ class Driver:
             self._send(report)
 
     def _end(self, report: Report) -> None:
-        cell, self._cell = self._cell, None
+        cell, code, tasks = self._cell, int(report["exit_code"]), int(report.get("tasks", 0))
         if cell is None:
             return
+        error = report.get("error")
+        if error is not None:
+            self._send({**error, "op": "error", "cell": cell.number})
+        self._cell = None
         if self._stdin is not None:
             os.close(self._stdin)
             self._stdin = None
-        error = report.get("error")
-        if error is not None:
-            self._send({"op": "error", "cell": cell.number, **error})
         self._channel.send(
             {
                 "op": "end",
                 "cell": cell.number,
                 "status": "ok" if error is None else "error",
-                "exit_code": int(report["exit_code"]),
+                "exit_code": code,
                 "execution_count": self._count,
                 "threads": 0,
-                "tasks": int(report.get("tasks", 0)),
+                "tasks": max(0, min(tasks, _MOST_TASKS)),
             }
         )
 

@@ -21,10 +21,9 @@ const INTERRUPTED = 130;
 const { setImmediate } = globalThis;
 
 class Cells {
-  // `reports` is a descriptor; `interrupted` says whether an interrupt was asked for that this thread has not seen yet.
-  constructor({ reports, interrupted }) {
+  // `reports` is a descriptor.
+  constructor(reports) {
     this.reports = reports;
-    this.interrupted = interrupted;
     this.session = new inspector.Session();
     this.session.connect();
     this.current = null;
@@ -44,6 +43,7 @@ class Cells {
     random.install();
     output.install(() => this.lateCell(), this.report);
     process.setUncaughtExceptionCaptureCallback((error) => this.uncaught(error));
+    process.on('SIGINT', this.onInterrupt);
     this.defineGlobals();
     this.resetInput();
     this.receiver = this.remoteReceiver();
@@ -59,7 +59,6 @@ class Cells {
     hidden('module', new Module('<cell>'));
     hidden('exports', globalThis.module.exports);
     process.exit = process.reallyExit = (code) => this.exit(code);
-    process.abort = undefined;
   }
 
   // A function that the inspector can hand any value of a cell to, whatever became of the globals.

@@ -48,7 +48,7 @@ function startMainThread() {
   const [requests, reports] = process.argv.slice(2).map(Number);
   const { Cells } = require('./node_cells.cjs');
   const interrupts = new Int32Array(new SharedArrayBuffer(8));
-  const cells = new Cells({ reports, interrupted: () => Atomics.load(interrupts, ASKED) > Atomics.load(interrupts, SEEN) });
+  const cells = new Cells(reports);
   const exit = process.reallyExit.bind(process);
   const worker = new Worker(__filename, { workerData: { requests, interrupts }, argv: [], execArgv: [] });
   worker.on('message', (message) => {

@@ -62,8 +62,9 @@ class Chromium:
 
     def start(self, deadline: float) -> None:
         """Starts the browser unless it runs. ``deadline`` is a ``time.monotonic()``. Raises ``EngineBroken``."""
-        if self._pid is not None:
+        if self._is_running():
             return
+        self.kill()
         executable = next(filter(None, map(shutil.which, _NAMES)), None)
         script = _plotly_script()
         if executable is None or script is None:
@@ -100,6 +101,10 @@ class Chromium:
         os.close(self._to_browser)
         os.close(self._from_browser)
         shutil.rmtree(self._home, ignore_errors=True)
+
+    def _is_running(self) -> bool:
+        # One that was killed for want of memory, say, since the last picture.
+        return self._pid is not None and os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
     def _spawn(self, executable: str) -> None:
         its_input, self._to_browser = map(_move_high, os.pipe())

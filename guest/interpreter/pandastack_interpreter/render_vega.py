@@ -9,12 +9,14 @@ import argparse
 import base64
 import importlib.util
 import math
+import os
 import re
 import signal
 import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from .channel import Channel, ChannelClosed, Message
@@ -31,15 +33,17 @@ class Vega:
 
     def start(self, _deadline: float) -> None:
         """Starts it unless it runs. Raises ``EngineBroken``."""
-        if self._process is not None:
+        if self._process is not None and self._process.poll() is None:
             return
+        self.kill()
         if importlib.util.find_spec("vl_convert") is None:
             raise EngineBroken("vl-convert-python is not installed")
         self._socket, theirs = socket.socketpair()
         self._channel = Channel(self._socket)
         with theirs:
-            command = [sys.executable, "-m", __name__, "--channel-fd", str(theirs.fileno())]
-            self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+            command = [sys.executable, "-P", "-m", __name__, "--channel-fd", str(theirs.fileno())]
+            environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+            self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment)
 
     def render(self, spec: dict[str, Any], options: dict[str, Any], deadline: float) -> str:
         """The picture of a chart, in base64, or as text if it is an SVG. Raises as ``Chromium.render`` does."""

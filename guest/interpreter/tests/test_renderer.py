@@ -20,6 +20,7 @@ from harness import PACKAGE_ROOT, PATIENCE, Channel
 from pandastack_interpreter import render_client, renderer
 from pandastack_interpreter.render_chromium import _NAMES, Chromium
 from pandastack_interpreter.render_engine import EngineBroken, NotRendered
+from pandastack_interpreter.render_vega import Vega
 
 BAR = {"data": [{"type": "bar", "x": ["a", "b"], "y": [1, 2]}], "layout": {}}
 VEGA = {
@@ -28,6 +29,7 @@ VEGA = {
     "mark": "point",
     "encoding": {"x": {"field": "a", "type": "quantitative"}},
 }
+OPTIONS = {"format": "png", "width": 700, "height": 500, "scale": 1}
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -224,14 +226,29 @@ def test_plotly_for_real() -> None:
 
 
 @pytest.mark.usefixtures("plotly")
-def test_a_browser_that_was_killed_is_started_again() -> None:
-    render_client.render("plotly", BAR, PATIENCE)
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        if b"chromium\0--headless" in entry.read_bytes() or b"/chromium-headless-shell\0--headless" in entry.read_bytes():
-            os.kill(int(entry.parent.name), signal.SIGKILL)
-    with pytest.raises(NotRendered, match="ended"):
-        render_client.render("plotly", BAR, PATIENCE)
-    assert size_of(render_client.render("plotly", BAR, PATIENCE)) == (700, 500)
+def test_a_browser_that_ended_between_two_charts_is_started_again() -> None:
+    browser = Chromium()
+    deadline = time.monotonic() + PATIENCE
+    try:
+        browser.render(BAR, OPTIONS, deadline)
+        os.killpg(browser._pid, signal.SIGKILL)
+        os.waitid(os.P_PID, browser._pid, os.WEXITED | os.WNOWAIT)
+        assert size_of(browser.render(BAR, OPTIONS, deadline)) == (700, 500)
+    finally:
+        browser.kill()
+
+
+@pytest.mark.usefixtures("vega")
+def test_a_converter_that_ended_between_two_charts_is_started_again() -> None:
+    converter = Vega()
+    deadline = time.monotonic() + PATIENCE
+    try:
+        picture = converter.render(VEGA, OPTIONS, deadline)
+        converter._process.kill()
+        converter._process.wait()
+        assert converter.render(VEGA, OPTIONS, deadline) == picture
+    finally:
+        converter.kill()
 
 
 @pytest.mark.usefixtures("vega")

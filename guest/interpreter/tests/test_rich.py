@@ -214,11 +214,10 @@ def test_modules_are_changed_after_their_import_and_only_then() -> None:
     from pandastack_interpreter.rich import imports
 
     seen = []
-    sys.modules.pop("this_is_no_module", None)
+    sys.modules.pop("colorsys", None)
     imports.after_import("json", lambda module: seen.append(module.__name__))
     imports.after_import("colorsys", lambda module: seen.append(module.hls_to_rgb.__name__))
     imports.after_import("this_is_no_module", lambda _module: seen.append("never"))
-    sys.modules.pop("colorsys", None)
     imports.install()
     assert seen == ["json"]
     with pytest.raises(ModuleNotFoundError):

@@ -36,7 +36,7 @@ def track() -> None:
 def before_freeze() -> None:
     """Notes the generators that are about to be hidden from a search for objects."""
     if _numpy is not None:
-        _numpy.hidden = _numpy.unseeded()
+        _numpy.hide()
 
 
 def reseed() -> None:
@@ -114,6 +114,8 @@ class _Numpy:
         self._legacy_is_seeded = False
         #: Unseeded ones that the garbage collector does not list.
         self.hidden: list[Any] = []
+        #: Whether there may be others. To look for them takes 0.1 s for a million objects.
+        self._has_drawn = True
         self._mark_drawn_entropy()
         self._note_seeding()
 
@@ -125,6 +127,7 @@ class _Numpy:
         draw = self._module.bit_generator.randbits
 
         def marked(bits: int) -> int:
+            self._has_drawn = True
             drawn = draw(bits)
             return drawn << _MARK_BITS | _mark(drawn)
 
@@ -146,13 +149,20 @@ class _Numpy:
         for module in (self._module, self._module.mtrand):
             module.seed, module.set_state = noted_seed, noted_set_state
 
+    def hide(self) -> None:
+        """Keeps the unseeded ones that there are, which are about to be hidden from a search."""
+        self.hidden, self._has_drawn = self.unseeded(), False
+
     def unseeded(self) -> list[Any]:
         """Every bit generator in reach that got its entropy from the system."""
+        if not self._has_drawn:
+            return []
         kind = self._module.bit_generator.BitGenerator
         return [found for found in gc.get_objects() if isinstance(found, kind) and self._is_drawn(found._seed_seq)]
 
     def reseed(self) -> None:
         """Gives the unseeded ones new states."""
+        has_drawn = self._has_drawn
         found = {id(bits): bits for bits in [*self.hidden, *self.unseeded()]}
         legacy = self._bits_of(self._legacy)
         found.pop(id(legacy), None)
@@ -160,6 +170,7 @@ class _Numpy:
             found[id(legacy)] = legacy
         for bits in found.values():
             bits.state = type(bits)().state
+        self._has_drawn = has_drawn
 
     def _is_drawn(self, sequence: Any) -> bool:
         if sequence is self._first_sequence and sequence is not None:

@@ -309,6 +309,11 @@ MATPLOTLIB = [
         "fig, ax = plt.subplots(); ax.plot([1, 2]); ax.inset_axes([0.5, 0.5, 0.4, 0.4]).plot([3, 4])",
         "{'charts': [{'series': [{'y': [1, 2]}]}, {'series': [{'y': [3, 4]}]}]}",
     ),
+    (
+        "figures in a figure",
+        "fig = plt.figure(); [part.subplots().plot([i]) for i, part in enumerate(fig.subfigures(1, 2))]",
+        "{'charts': [{'position': {'left': 0.0625, 'width': 0.3875}}, {'position': {'left': 0.5625}}]}",
+    ),
     ("one title above", "fig, ax = plt.subplots(); ax.plot([1]); fig.suptitle('S'); ax.set_title('t')", "{'title': 't', 'suptitle': 'S'}"),
     (
         "unused subplots",

@@ -1,4 +1,16 @@
-"""Charts as data."""
+"""Charts as data: what a figure of matplotlib, plotly or altair shows, as plain values that JSON has a form for.
+
+One pair of axes is one chart; several are the ``charts`` of one of the type ``multi``::
+
+    {"version": 1, "library": "matplotlib", "type": "bar", "title": None, "width_px": 640, "height_px": 480,
+     "x": {"label": "month", "unit": None, "scale": "category", "limits": [-0.5, 1.5], "ticks": ["May", "June"]},
+     "y": {"label": "rain (mm)", "unit": "mm", "scale": "linear", "limits": [0, 84.0]},
+     "series": [{"type": "bar", "name": "2024", "color": "#1f77b4", "x": ["May", "June"], "y": [71.5, 38]}],
+     "legend": ["2024"]}
+
+docs/charts-and-tables.md has every type of series. ``figure`` and the modules that it reads axes with are for matplotlib, ``notes`` keeps
+what matplotlib forgets, ``encode`` bounds the result.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import numpy as np
 from . import notes
 from .encode import Column
 from .labels import text
-from .panel import Panel, Series, color_of, hex_color
+from .panel import Panel, Series, color_of, hex_color, hex_colors
 
 
 def read(panel: Panel) -> None:
@@ -71,18 +71,18 @@ def _add_bars(
 ) -> None:
     place, value = (panel.y, panel.x) if horizontal else (panel.x, panel.y)
     places = place.column(centers, near=True)
-    shades = [color_of(patch) for patch in patches[:1000]]
+    shades = _shades(patches)
     dated = value.kind == "date"
     series = panel.add(
         "bar",
         container,
-        shades[0],
+        color_of(patches[0]),
         orientation="horizontal" if horizontal else None,
         **{"y" if horizontal else "x": places},
         **{"x" if horizontal else "y": value.column(base + length) if dated else Column(length)},
         base=value.column(base) if dated or np.any(base != 0) else None,
         width=float(thickness[0]) if place.kind != "category" and np.allclose(thickness, thickness[0]) else None,
-        colors=shades if len(set(shades)) > 1 and len(shades) == len(patches) else None,
+        colors=shades,
     )
     tops = base + length
     series["_points"] = (tops, centers) if horizontal else (centers, tops)
@@ -90,6 +90,12 @@ def _add_bars(
         from .errors import attach
 
         attach(panel, series, container.errorbar, *series["_points"])
+
+
+def _shades(patches: list[Any]) -> Column | None:
+    """The colour of each bar, if they are not all of one."""
+    faces = [patch.get_facecolor() for patch in patches]
+    return None if all(face == faces[0] for face in faces) else Column(np.array(hex_colors(faces)))
 
 
 def _add_histogram(panel: Panel, artist: Any, note: dict[str, Any], counts: Any, base: Any, horizontal: bool, color: str | None) -> Series:

@@ -58,6 +58,7 @@ def attach_strokes(panel: Panel, strokes: list[Any]) -> list[Any]:
     hosts = [series for series in panel.series if "_points" in series]
     left = []
     for line in strokes:
+        panel.deadline.check()
         stroke = straight(line)
         place = _host(hosts, found, *stroke) if stroke is not None else None
         if stroke is None or place is None:

@@ -138,8 +138,11 @@ def _type(panel: Panel) -> str:
 
 def _position(axes: Any) -> dict[str, Any]:
     """Where axes stand: in fractions of the figure from its lower left corner, and in the grid that they are part of."""
-    left, bottom, width, height = axes.get_position().bounds
-    position: dict[str, Any] = {"left": left, "bottom": bottom, "width": width, "height": height}
+    whole, part = axes.get_figure(root=True).bbox, axes.bbox
+    left, width = ((value / whole.width) for value in (part.x0 - whole.x0, part.width))
+    bottom, height = ((value / whole.height) for value in (part.y0 - whole.y0, part.height))
+    bounds = {"left": left, "bottom": bottom, "width": width, "height": height}
+    position: dict[str, Any] = {name: round(float(value), 4) for name, value in bounds.items()}
     cell = axes.get_subplotspec()
     if cell is not None:
         rows, columns = cell.rowspan, cell.colspan
@@ -148,7 +151,7 @@ def _position(axes: Any) -> dict[str, Any]:
             position.update(rows=len(rows), columns=len(columns))
     if isinstance(axes.get_label(), str) and axes.get_label() and not axes.get_label().startswith(("_", "<")):
         position["name"] = axes.get_label()
-    return {key: Column([value]).plain(1)[0] if isinstance(value, float) else value for key, value in position.items()}
+    return position
 
 
 def _twin(axes: Any, read: list[tuple[Any, dict[str, Any]]]) -> int | None:

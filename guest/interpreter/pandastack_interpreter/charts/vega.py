@@ -24,7 +24,10 @@ Spec = dict[str, Any]
 
 
 def chart_of(chart: Any) -> dict[str, Any] | None:
-    """The chart that an altair chart shows."""
+    """The chart that an altair chart shows. None of one with too many rows to write them out a second time."""
+    rows = getattr(chart, "data", None)
+    if hasattr(rows, "__len__") and len(rows) > MAX_ROWS:
+        return None
     return chart_of_spec(chart.to_dict(validate=False))
 
 

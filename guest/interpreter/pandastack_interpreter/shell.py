@@ -350,7 +350,8 @@ def _config() -> Config:
     config.InteractiveShell.colors = "nocolor"
     config.InteractiveShell.xmode = "Context"
     config.InteractiveShell.ast_node_interactivity = "last_expr"
-    config.InteractiveShell.cache_size = 1000
+    # Each entry of `Out` keeps its value alive, a chart's last line its whole figure.
+    config.InteractiveShell.cache_size = 100
     return config
 
 

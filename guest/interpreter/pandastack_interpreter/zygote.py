@@ -92,6 +92,8 @@ def _use_once(shell: Any) -> None:
 def _forget_use(shell: Any) -> None:
     """Leaves no trace of the cells above, and no event loop: a fork would share its descriptors with its siblings."""
     shell.reset(new_session=True)
+    # As in a new shell: the reset took them away with the results that they stood for.
+    shell.user_ns.update({"_": "", "__": "", "___": ""})
     shell.last_error = None
     for name in ("last_exc", "last_type", "last_value", "last_traceback"):
         if hasattr(sys, name):

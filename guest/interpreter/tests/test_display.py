@@ -130,3 +130,7 @@ def test_half_a_character_in_a_form_is_sent_as_its_escape(ctx: Context) -> None:
 def test_a_value_that_displays_itself(ctx: Context) -> None:
     run = ctx.run("class E:\n    def _ipython_display_(self): print('shown')\nE()")
     assert (run.stdout, run.results) == ("shown\n", [])
+
+
+def test_underscores_are_empty_before_the_first_value(ctx: Context) -> None:
+    assert ctx.run("print(repr((_, __, ___)))").stdout == "('', '', '')\n"

@@ -63,26 +63,23 @@ pub(crate) fn check(
     Ok(CheckedCell { request, limit, max_chars })
 }
 
-impl CheckedCell {
-    /// An option that an agent of the first generation would ignore.
-    fn newer_option(&self) -> Option<&'static str> {
-        let request = &self.request;
-        [
-            ("stdin", request.stdin.is_some()),
-            ("idempotency_key", !request.idempotency_key.is_empty()),
-            ("max_output_bytes", request.max_output_bytes > 0),
-            ("max_chars", request.max_chars > 0),
-        ]
-        .into_iter()
-        .find_map(|(name, used)| used.then_some(name))
-    }
+/// An option that an agent of the first generation would ignore.
+fn newer_option(request: &RunCellRequest) -> Option<&'static str> {
+    [
+        ("stdin", request.stdin.is_some()),
+        ("idempotency_key", !request.idempotency_key.is_empty()),
+        ("max_output_bytes", request.max_output_bytes > 0),
+        ("max_chars", request.max_chars > 0),
+    ]
+    .into_iter()
+    .find_map(|(name, used)| used.then_some(name))
 }
 
 /// Runs a cell to its end. Dropping the future interrupts the cell, unless it has an idempotency key.
 pub(crate) async fn run(lease: &Lease, cell: CheckedCell) -> Result<views::CellResult, RunError> {
-    let (limit, max_chars) = (cell.limit, cell.max_chars);
-    let mut fold = CellFold::with_cap(output_cap(&cell.request));
-    let mut events = Events::start(lease, cell.request.clone(), &cell).await?;
+    let CheckedCell { request, limit, max_chars } = cell;
+    let mut fold = CellFold::with_cap(output_cap(&request));
+    let mut events = Events::start(lease, request).await?;
     while let Some(event) = events.next().await {
         fold.push(event.map_err(|error| broken(lease, error))?);
     }
@@ -96,8 +93,10 @@ pub(crate) async fn stream(
     lease: Lease,
     cell: CheckedCell,
 ) -> Result<impl Stream<Item = CellEvent> + Send + 'static, RunError> {
-    let events = Events::start(&lease, cell.request.clone(), &cell).await?;
-    let source = Source { lease, events, limit: cell.limit, cap: output_cap(&cell.request), ready: VecDeque::new() };
+    let CheckedCell { request, limit, .. } = cell;
+    let cap = output_cap(&request);
+    let events = Events::start(&lease, request).await?;
+    let source = Source { lease, events, limit, cap, ready: VecDeque::new() };
     Ok(stream::unfold(Some(source), |source| async move {
         let mut source = source?;
         let event = source.next().await;
@@ -115,8 +114,8 @@ struct Events {
 }
 
 impl Events {
-    async fn start(lease: &Lease, request: RunCellRequest, cell: &CheckedCell) -> Result<Self, RunError> {
-        if let Some(option) = cell.newer_option() {
+    async fn start(lease: &Lease, request: RunCellRequest) -> Result<Self, RunError> {
+        if let Some(option) = newer_option(&request) {
             lease.require(OPTIONS_GENERATION, option)?;
         }
         let stream = lease.client().run_cell(request).await.map_err(|error| broken(lease, error))?;
@@ -340,5 +339,67 @@ fn ended(outcome: CellOutcome, max_chars: Option<usize>) -> views::CellResult {
         late_output: outcome.late.into_iter().map(late).collect(),
         text,
         cut,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pandastack_agent_protocol::messages::ContextState;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(2);
+
+    fn end(status: CellStatus, state: ContextState, reason: &str) -> messages::CellEnd {
+        messages::CellEnd {
+            status: status as i32,
+            context_state: state as i32,
+            context_reason: reason.to_owned(),
+            exit_code: 1,
+            ..messages::CellEnd::default()
+        }
+    }
+
+    #[test]
+    fn a_timeout_says_what_became_of_the_variables() {
+        let sentence = |state, reason| end_view(end(CellStatus::TimedOut, state, reason), 1, LIMIT).error.unwrap();
+        assert_eq!(
+            sentence(ContextState::Alive, ""),
+            "cell timeout after 2s: the cell was interrupted, variables are kept"
+        );
+        assert_eq!(
+            sentence(ContextState::Restarted, "it was deaf"),
+            "cell timeout after 2s: variables are lost: it was deaf"
+        );
+        assert!(sentence(ContextState::Lost, "no memory").contains("no fresh interpreter could be started: no memory"));
+    }
+
+    #[test]
+    fn what_the_interpreter_could_not_say_itself_is_an_error() {
+        let died = untold_error(&end(CellStatus::Died, ContextState::Restarted, "killed by SIGKILL")).unwrap();
+        assert_eq!(died.name, "InterpreterDied");
+        assert!(died.traceback.starts_with("InterpreterDied: killed by SIGKILL; its variables are lost, the next"));
+        let killed = untold_error(&end(CellStatus::Interrupted, ContextState::Restarted, "")).unwrap();
+        assert_eq!(killed.name, "KeyboardInterrupt");
+        assert_eq!(untold_error(&end(CellStatus::Interrupted, ContextState::Alive, "")), None);
+        assert_eq!(untold_error(&end(CellStatus::TimedOut, ContextState::Restarted, "")), None);
+    }
+
+    #[test]
+    fn an_end_tells_a_state_and_a_reason_only_if_it_is_not_alive() {
+        let alive = end_view(end(CellStatus::Ok, ContextState::Alive, ""), 1, LIMIT);
+        assert_eq!((alive.context_state, alive.context_reason, alive.error), (views::ContextState::Alive, None, None));
+        let old = end_view(end(CellStatus::Ok, ContextState::Unknown, ""), 1, LIMIT);
+        assert_eq!(old.context_state, views::ContextState::Restarted);
+        assert!(old.context_reason.is_some());
+    }
+
+    #[test]
+    fn a_large_text_is_cut_into_pieces_between_characters() {
+        let text = "aé☕".repeat(50_000);
+        let chunks: Vec<_> = pieces(text.clone()).map(|piece| piece.chunk).collect();
+        assert!(chunks.iter().all(|chunk| chunk.len() <= PIECE_BYTES) && chunks.len() == 5);
+        assert_eq!(chunks.concat(), text);
+        assert_eq!(pieces(String::new()).count(), 0);
     }
 }

@@ -12,7 +12,7 @@ use pandastack_api_types::{
     params,
     views::{Bundle, CellResult},
 };
-use pandastack_client::Client;
+use pandastack_client::{Client, ClientError};
 use serde::Serialize;
 
 use crate::{
@@ -50,7 +50,7 @@ pub(crate) async fn run(args: RunArgs, output: Output) -> Result<ExitCode> {
     if !args.keep {
         client.kill(&sandbox.id).await.context("the sandbox could not be removed")?;
     }
-    let result = ran?;
+    let result = ran.inspect_err(|error| show_partial(error, output))?;
     let charts = save_charts(&result.results, &stem(&args.file), &args.out)?;
     show(&Ran { sandbox_id: sandbox.id, kept: args.keep, charts, result }, output)
 }
@@ -69,6 +69,14 @@ async fn run_cell(client: &Client, sandbox: &str, code: String, seconds: u64) ->
     let millis = i64::try_from(seconds.saturating_mul(1000)).unwrap_or(i64::MAX);
     let cell = params::RunCell { code: Some(code), timeout_ms: Some(millis), ..params::RunCell::default() };
     Ok(client.run_cell(sandbox, &context.id, &cell).await?)
+}
+
+/// What a cell had said when its time was up.
+fn show_partial(error: &anyhow::Error, output: Output) {
+    let failure = error.downcast_ref::<ClientError>().and_then(ClientError::api);
+    if let Some(partial) = failure.and_then(|failure| failure.partial.as_ref()).filter(|_| !output.is_json()) {
+        output.raw(&partial.stdout, &partial.stderr);
+    }
 }
 
 fn stem(file: &Path) -> String {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from .. import charts, render_client
@@ -25,7 +26,10 @@ def register(shell: Any) -> None:
     formatter.mimebundle_formatter.for_type_by_name(*base, forms_of)
     # Its own method would show it beside the value of the cell instead of as the value.
     formatter.ipython_display_formatter.for_type_by_name(*base, _decline)
-    after_import("plotly.io._renderers", lambda renderers: _show_here(renderers, shell))
+    show = _shower(shell)
+    after_import("plotly.basedatatypes", lambda module: setattr(module.BaseFigure, "show", show))
+    # Only if the code uses it: this module imports nbformat, which takes as long as several pictures.
+    after_import("plotly.io._renderers", lambda module: setattr(module, "show", show))
     after_import("kaleido", _use_renderer)
 
 
@@ -66,7 +70,7 @@ def _summary(spec: dict[str, Any]) -> str:
     return f"plotly figure{f' {str(title)[:200]!r}' if title else ''}: {traces}{listed}"
 
 
-def _show_here(renderers: Any, shell: Any) -> None:
+def _shower(shell: Any) -> Callable[..., None]:
     """``fig.show()`` and ``pio.show(fig)``, whatever renderer was chosen: there is neither a browser nor a notebook's page."""
 
     def show(fig: Any, renderer: str | None = None, validate: bool = True, **options: Any) -> None:
@@ -81,7 +85,7 @@ def _show_here(renderers: Any, shell: Any) -> None:
             fig = go.Figure(fig).update_layout(**size)
         shell.display_pub.publish(forms_of(fig, config))
 
-    renderers.show = show
+    return show
 
 
 def _use_renderer(kaleido: Any) -> None:

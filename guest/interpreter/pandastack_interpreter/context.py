@@ -59,6 +59,7 @@ class Context:
             drive(language, self._channel, self._memory.limit)
             return
         while True:
+            self._run_tasks_until_called()
             try:
                 message, _fds = self._channel.receive()
             except ChannelClosed:
@@ -72,6 +73,21 @@ class Context:
                 if _language(message) != PYTHON:
                     drive(_language(message), self._channel, self._memory.limit)
                     return
+
+    def _run_tasks_until_called(self) -> None:
+        """Tasks that cells have left go on until the agent says something."""
+        if _pending_tasks() == 0 or self._channel.has_read_ahead():
+            return
+        loop = async_helpers.get_asyncio_loop()
+        called = loop.create_future()
+        loop.add_reader(self._channel.fileno(), lambda: called.done() or called.set_result(None))
+        while not called.done():
+            try:
+                loop.run_until_complete(called)
+            except BaseException as error:
+                # A task that exits ends the loop's run, and nothing else.
+                sys.stderr.write(f"{type(error).__name__} in a task of an earlier cell\n")
+        loop.remove_reader(self._channel.fileno())
 
     def _prepare(self) -> None:
         """Puts right what a cell may have left behind. After the cell's answer is out, for under gVisor each of these system calls costs

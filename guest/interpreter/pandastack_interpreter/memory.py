@@ -29,7 +29,11 @@ class MemoryLimit:
         """A cell starts: the reserve is closed, unless so little is free that the cell could not even say so."""
         if self.limit is None or not self._is_open:
             return
-        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        try:
+            used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        except OSError:
+            # The code holds all descriptors that there are.
+            return
         if used < self.limit - RESERVE // 4:
             self._allow(self.limit)
             self._is_open = False

@@ -21,17 +21,19 @@ SendLate = Callable[[str, int, str], None]
 #: Copies of the pipes are kept above the descriptors that user code deals with.
 _HIGH_FD = 700
 _NAMES = {1: "stdout", 2: "stderr"}
+_ENCODING = "utf-8"
+#: A lone surrogate must neither be lost nor raise where plain Python would lose the whole line.
+_ERRORS = "backslashreplace"
 
 
 class OutputStream(io.TextIOWrapper):
     """A text stream on a pipe that knows whose text it writes."""
 
     def __init__(self, fd: int, name: str, send_late: SendLate) -> None:
-        # A lone surrogate must neither be lost nor raise where plain Python would lose the whole line.
         super().__init__(
             io.BufferedWriter(io.FileIO(fd, "wb", closefd=False)),
-            encoding="utf-8",
-            errors="backslashreplace",
+            encoding=_ENCODING,
+            errors=_ERRORS,
             line_buffering=True,
         )
         self._stream_name = name
@@ -54,20 +56,26 @@ class Output:
     def __init__(self, send_late: SendLate) -> None:
         self._send_late = send_late
         self._copies = {fd: fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _HIGH_FD) for fd in (1, 2)}
+        self._identities = {fd: _identity(copy) for fd, copy in self._copies.items()}
         #: What prints go to unless user code replaced it. Log handlers of earlier cells hold on to these.
         self._streams: dict[str, OutputStream] = {}
         for fd, name in _NAMES.items():
             self._renew(fd, name)
 
     def repair(self) -> None:
-        """Puts right what an earlier cell closed or deleted; a replacement that works is left alone."""
+        """Puts right what an earlier cell closed, redirected or deleted; a replacement of ``sys.stdout`` that works is left alone."""
+        if _identity(0) is None:
+            # Or the next file that is opened would be the standard input of every child.
+            os.set_inheritable(os.open(os.devnull, os.O_RDONLY), True)
         for fd, name in _NAMES.items():
-            if not _is_open(fd):
+            if _identity(fd) != self._identities[fd]:
                 os.dup2(self._copies[fd], fd)
             # A child that shares the pipe may have made it fail instead of wait.
             os.set_blocking(fd, True)
             if not _is_usable(self._streams[name]) or not _is_usable(getattr(sys, name, None)):
                 self._renew(fd, name)
+            elif self._streams[name].encoding != _ENCODING:
+                self._streams[name].reconfigure(encoding=_ENCODING, errors=_ERRORS)
 
     def _renew(self, fd: int, name: str) -> None:
         stream = OutputStream(fd, name, self._send_late)
@@ -99,9 +107,10 @@ def _is_usable(stream: Any) -> bool:
         return False
 
 
-def _is_open(fd: int) -> bool:
+def _identity(fd: int) -> tuple[int, int] | None:
+    """What a descriptor leads to; ``None`` if it is closed."""
     try:
-        os.fstat(fd)
+        found = os.fstat(fd)
     except OSError:
-        return False
-    return True
+        return None
+    return found.st_dev, found.st_ino

@@ -9,10 +9,11 @@ import getpass
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
-from IPython.core import interactiveshell
+from IPython.core import async_helpers, interactiveshell
 from IPython.core.error import StdinNotImplementedError
 
 from . import stdin
@@ -27,6 +28,7 @@ def install(flush: Callable[[], None]) -> None:
     sys.breakpointhook = _breakpoint
     _flush_before_children(flush)
     _explain_running_loop()
+    _start_tasks_without_a_running_loop()
 
 
 def allow_reading_input(namespace: dict[str, Any]) -> None:
@@ -105,3 +107,18 @@ def _explain_running_loop() -> None:
         raise RuntimeError("asyncio.run() cannot be called from a running event loop; this cell awaits already: use `await` instead")
 
     asyncio.run = explained_run
+
+
+def _start_tasks_without_a_running_loop() -> None:
+    create = asyncio.create_task
+
+    def create_task(coro: Any, **options: Any) -> Any:
+        """``asyncio.create_task``; that of a cell without a top-level ``await`` begins when the cell is over, as in a notebook."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            if threading.current_thread() is threading.main_thread():
+                return async_helpers.get_asyncio_loop().create_task(coro, **options)
+        return create(coro, **options)
+
+    asyncio.create_task = create_task

@@ -135,3 +135,21 @@ def test_o36_the_codes_own_colours_stay(ctx: Context) -> None:
 def test_printed_text_is_not_kept(ctx: Context) -> None:
     ctx.run("print('x' * 1000)\n'value'\n")
     assert ctx.run("len(get_ipython().history_manager.outputs)").text == "0"
+
+
+def test_descriptors_that_a_cell_redirected_or_closed_are_put_right(ctx: Context) -> None:
+    ctx.run("import os, subprocess\nn = os.open('/dev/null', os.O_WRONLY); os.dup2(n, 1); os.dup2(n, 2); os.close(n); os.close(0)")
+    run = ctx.run("import sys\nprint('out'); print('err', file=sys.stderr); subprocess.run(['cat']).returncode")
+    assert (run.stdout, run.stderr, run.text) == ("out\n", "err\n", "0")
+
+
+def test_an_encoding_that_a_cell_chose_is_its_own(ctx: Context) -> None:
+    ctx.run("import sys\nsys.stdout.reconfigure(encoding='latin-1')")
+    assert ctx.run("print('é☕')").stdout == "é☕\n"
+
+
+def test_a_context_survives_code_that_holds_all_descriptors(ctx: Context) -> None:
+    ctx.run("keep = []\ntry:\n    while True: keep.append(open('/dev/null'))\nexcept OSError: pass")
+    assert ctx.run("1").text == "1"
+    ctx.run("!echo hi")
+    assert ctx.run("len(keep) > 10").text == "True"

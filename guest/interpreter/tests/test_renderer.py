@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 from harness import PACKAGE_ROOT, PATIENCE, Channel
 
-from pandastack_interpreter import render_client, renderer
-from pandastack_interpreter.render_chromium import _NAMES, Chromium
-from pandastack_interpreter.render_engine import EngineBroken, NotRendered
-from pandastack_interpreter.render_vega import Vega
+from pandastack_interpreter.renderer import client, server
+from pandastack_interpreter.renderer.chromium import _NAMES, Chromium
+from pandastack_interpreter.renderer.engine import EngineBroken, NotRendered
+from pandastack_interpreter.renderer.vega import Vega
 
 BAR = {"data": [{"type": "bar", "x": ["a", "b"], "y": [1, 2]}], "layout": {}}
 VEGA = {
@@ -66,15 +66,15 @@ class Engine:
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     """A renderer in this process whose charts all go to one fake engine."""
     engine, path = Engine(), str(tmp_path / "renderer.sock")
-    running, listener = renderer.Renderer(), renderer._listen(path)
-    running._workers = {"plotly": renderer.Worker(engine)}  # type: ignore[arg-type, dict-item]
-    monkeypatch.setenv(render_client.SOCKET, path)
+    running, listener = server.Renderer(), server._listen(path)
+    running._workers = {"plotly": server.Worker(engine)}  # type: ignore[arg-type, dict-item]
+    monkeypatch.setenv(client.SOCKET, path)
     threading.Thread(target=_serve, args=(running, listener), daemon=True).start()
     yield engine
     listener.close()
 
 
-def _serve(running: renderer.Renderer, listener: socket.socket) -> None:
+def _serve(running: server.Renderer, listener: socket.socket) -> None:
     try:
         running.serve(listener)
     except OSError:
@@ -82,8 +82,8 @@ def _serve(running: renderer.Renderer, listener: socket.socket) -> None:
 
 
 def test_a_picture_comes_in_base64(engine: Engine) -> None:
-    assert base64.b64decode(render_client.render("plotly", {}, PATIENCE)) == PNG
-    assert base64.b64decode(render_client.render("plotly", {"svg": True}, PATIENCE, format="svg")) == b"<svg/>"
+    assert base64.b64decode(client.render("plotly", {}, PATIENCE)) == PNG
+    assert base64.b64decode(client.render("plotly", {"svg": True}, PATIENCE, format="svg")) == b"<svg/>"
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_picture_comes_in_base64(engine: Engine) -> None:
     ],
 )
 def test_what_cannot_be_is_refused_and_the_connection_goes_on(engine: Engine, bad: dict[str, Any]) -> None:
-    with render_client._connect() as connection:
+    with client._connect() as connection:
         connection.settimeout(PATIENCE)
         channel = Channel(connection)
         channel.send({"op": "render", "kind": "plotly", "spec": {}, **bad})
@@ -117,22 +117,22 @@ def test_what_cannot_be_is_refused_and_the_connection_goes_on(engine: Engine, ba
 
 def test_a_bad_chart_leaves_the_engine_running(engine: Engine) -> None:
     with pytest.raises(NotRendered, match="no such trace"):
-        render_client.render("plotly", {"error": "no such trace"}, PATIENCE)
+        client.render("plotly", {"error": "no such trace"}, PATIENCE)
     assert engine.kills == 0
 
 
 @pytest.mark.parametrize("spec", [{"hang": 1}, {"bug": 1}])
 def test_an_engine_that_hangs_or_breaks_is_killed_and_used_again(engine: Engine, spec: dict[str, Any], monkeypatch: Any) -> None:
-    monkeypatch.setattr(renderer, "MAX_SECONDS", 0.2)
+    monkeypatch.setattr(server, "MAX_SECONDS", 0.2)
     with pytest.raises(NotRendered):
-        render_client.render("plotly", spec, PATIENCE)
+        client.render("plotly", spec, PATIENCE)
     assert engine.kills == 1
     monkeypatch.undo()
     assert Engine.render(engine, {}, {}, 0.0)
 
 
 def test_charts_of_one_kind_are_drawn_one_after_another(engine: Engine) -> None:
-    threads = [threading.Thread(target=render_client.render, args=("plotly", {}, PATIENCE)) for _ in range(8)]
+    threads = [threading.Thread(target=client.render, args=("plotly", {}, PATIENCE)) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -141,7 +141,7 @@ def test_charts_of_one_kind_are_drawn_one_after_another(engine: Engine) -> None:
 
 
 def test_warming_starts_the_engine_and_answers_nothing(engine: Engine) -> None:
-    render_client.warm("plotly")
+    client.warm("plotly")
     end = time.monotonic() + PATIENCE
     while engine.starts == 0 and time.monotonic() < end:
         time.sleep(0.01)
@@ -150,20 +150,20 @@ def test_warming_starts_the_engine_and_answers_nothing(engine: Engine) -> None:
 
 def test_garbage_ends_its_own_connection_only(engine: Engine) -> None:
     for garbage in (b"\xff\xff\xff\xffrest", b"\x00\x00\x00\x01x", b"\x00\x00", b"\x00\x00\x00\x025\n"):
-        with render_client._connect() as connection:
+        with client._connect() as connection:
             connection.settimeout(PATIENCE)
             connection.sendall(garbage)
             connection.shutdown(socket.SHUT_WR)
             with contextlib.suppress(ConnectionResetError):
                 assert connection.recv(1) == b""
-    assert render_client.render("plotly", {}, PATIENCE)
+    assert client.render("plotly", {}, PATIENCE)
 
 
 def test_nobody_there_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(render_client.SOCKET, "/nonexistent/socket")
+    monkeypatch.setenv(client.SOCKET, "/nonexistent/socket")
     with pytest.raises(NotRendered, match="does not answer"):
-        render_client.render("plotly", {}, PATIENCE)
-    render_client.warm("plotly")
+        client.render("plotly", {}, PATIENCE)
+    client.warm("plotly")
 
 
 def test_a_browser_that_says_nothing_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,13 +186,13 @@ def test_a_browser_that_says_nothing_is_killed(tmp_path: Path, monkeypatch: pyte
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[bytes]]:
     """The program itself, with a listening socket that it is given."""
     path = str(tmp_path_factory.mktemp("renderer") / "renderer.sock")
-    with renderer._listen(path) as listener:
+    with server._listen(path) as listener:
         command = [sys.executable, "-m", "pandastack_interpreter.renderer", "--listen-fd", str(listener.fileno())]
         environment = {**os.environ, "PYTHONPATH": str(PACKAGE_ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
         process = subprocess.Popen(command, pass_fds=[listener.fileno()], env=environment)
-    os.environ[render_client.SOCKET] = path
+    os.environ[client.SOCKET] = path
     yield process
-    del os.environ[render_client.SOCKET]
+    del os.environ[client.SOCKET]
     process.send_signal(signal.SIGTERM)
     assert process.wait(PATIENCE) == 0
 
@@ -217,12 +217,12 @@ def size_of(picture: str) -> tuple[int, int]:
 
 @pytest.mark.usefixtures("plotly")
 def test_plotly_for_real() -> None:
-    assert size_of(render_client.render("plotly", BAR, PATIENCE)) == (700, 500)
-    assert size_of(render_client.render("plotly", BAR, PATIENCE, width=300, height=200, scale=2)) == (600, 400)
-    assert base64.b64decode(render_client.render("plotly", BAR, PATIENCE, format="svg")).startswith(b"<svg")
+    assert size_of(client.render("plotly", BAR, PATIENCE)) == (700, 500)
+    assert size_of(client.render("plotly", BAR, PATIENCE, width=300, height=200, scale=2)) == (600, 400)
+    assert base64.b64decode(client.render("plotly", BAR, PATIENCE, format="svg")).startswith(b"<svg")
     with pytest.raises(NotRendered, match="topojson"):
-        render_client.render("plotly", {"data": [{"type": "choropleth", "locations": ["FRA"], "z": [2]}], "layout": {}}, PATIENCE)
-    assert size_of(render_client.render("plotly", {"data": [{"type": "nope"}], "layout": {}}, PATIENCE)) == (700, 500)
+        client.render("plotly", {"data": [{"type": "choropleth", "locations": ["FRA"], "z": [2]}], "layout": {}}, PATIENCE)
+    assert size_of(client.render("plotly", {"data": [{"type": "nope"}], "layout": {}}, PATIENCE)) == (700, 500)
 
 
 @pytest.mark.usefixtures("plotly")
@@ -253,14 +253,14 @@ def test_a_converter_that_ended_between_two_charts_is_started_again() -> None:
 
 @pytest.mark.usefixtures("vega")
 def test_vega_for_real() -> None:
-    width, height = size_of(render_client.render("vega", VEGA, PATIENCE))
-    assert size_of(render_client.render("vega", VEGA, PATIENCE, scale=2)) == (2 * width, 2 * height)
-    assert base64.b64decode(render_client.render("vega", VEGA, PATIENCE, format="svg")).startswith(b"<svg")
+    width, height = size_of(client.render("vega", VEGA, PATIENCE))
+    assert size_of(client.render("vega", VEGA, PATIENCE, scale=2)) == (2 * width, 2 * height)
+    assert base64.b64decode(client.render("vega", VEGA, PATIENCE, format="svg")).startswith(b"<svg")
     with pytest.raises(NotRendered):
-        render_client.render("vega", {"mark": "nope"}, PATIENCE)
+        client.render("vega", {"mark": "nope"}, PATIENCE)
 
 
 @pytest.mark.usefixtures("vega")
 def test_a_vega_chart_that_would_fill_the_memory_is_drawn_smaller() -> None:
-    width, height = size_of(render_client.render("vega", {**VEGA, "width": 20_000, "height": 30}, PATIENCE))
+    width, height = size_of(client.render("vega", {**VEGA, "width": 20_000, "height": 30}, PATIENCE))
     assert max(width, height) <= 8192

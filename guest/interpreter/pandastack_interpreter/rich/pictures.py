@@ -9,8 +9,8 @@ import sys
 import time
 from typing import Any
 
-from .. import render_client
-from ..render_engine import NotRendered
+from ..renderer import client
+from ..renderer.engine import NotRendered
 
 #: Longest that the charts of one cell may wait for their pictures, in seconds: less than a cell's usual time limit.
 MAX_SECONDS = 25.0
@@ -33,7 +33,7 @@ def _begin_cell(info: Any) -> None:
     # Chromium takes seconds to start; meanwhile the cell prepares its data.
     if not _is_warm and "plotly" in (getattr(info, "raw_cell", None) or ""):
         _is_warm = True
-        render_client.warm("plotly")
+        client.warm("plotly")
 
 
 def picture(kind: str, spec: dict[str, Any], length: int, **options: Any) -> str | None:
@@ -46,7 +46,7 @@ def picture(kind: str, spec: dict[str, Any], length: int, **options: Any) -> str
         if _seconds_left <= 0:
             raise NotRendered("the pictures of this cell took too long")
         _is_warm = True
-        return render_client.render(kind, spec, _seconds_left, format="png", **options)
+        return client.render(kind, spec, _seconds_left, format="png", **options)
     except NotRendered as error:
         _complain(str(error))
         return None

@@ -6,8 +6,9 @@ import json
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from .. import charts, render_client
-from ..render_engine import NotRendered
+from .. import charts
+from ..renderer import client
+from ..renderer.engine import NotRendered
 from . import pictures
 from .imports import after_import
 
@@ -102,7 +103,7 @@ def _use_renderer(kaleido: Any) -> None:
         if wanted["format"] not in _FILE_FORMATS:
             raise ValueError(f"a figure can be saved as {', '.join(_FILE_FORMATS)}, and by write_html, but not as {wanted['format']}")
         try:
-            data = render_client.render("plotly", json.loads(plotly.io.to_json(fig, validate=False)), pictures.MAX_SECONDS, **wanted)
+            data = client.render("plotly", json.loads(plotly.io.to_json(fig, validate=False)), pictures.MAX_SECONDS, **wanted)
         except NotRendered as error:
             raise RuntimeError(f"no picture of this figure: {error}") from None
         return base64.b64decode(data)

@@ -14,16 +14,15 @@ import base64
 import os
 import signal
 import socket
-import sys
 import threading
 import time
 from dataclasses import dataclass
 from typing import Any
 
-from .channel import Channel, ChannelClosed, Message
-from .render_chromium import Chromium
-from .render_engine import MAX_PIXELS, MAX_SIDE, EngineBroken, NotRendered
-from .render_vega import Vega
+from ..channel import Channel, ChannelClosed, Message
+from .chromium import Chromium
+from .engine import MAX_PIXELS, MAX_SIDE, EngineBroken, NotRendered
+from .vega import Vega
 
 #: Longest time for one picture, its turn and the start of what draws it included, in seconds.
 MAX_SECONDS = 30.0
@@ -186,7 +185,3 @@ def main(arguments: list[str] | None = None) -> int:
     finally:
         renderer.kill()
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .render_engine import EngineBroken, NotRendered
+from .engine import EngineBroken, NotRendered
 
 _NAMES = ("chromium-headless-shell", "chromium", "google-chrome")
 _FLAGS = (

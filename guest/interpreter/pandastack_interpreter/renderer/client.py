@@ -7,8 +7,8 @@ import socket
 import time
 from typing import Any
 
-from .channel import Channel, ChannelClosed
-from .render_engine import NotRendered
+from ..channel import Channel, ChannelClosed
+from .engine import NotRendered
 
 #: Where the renderer listens, if not at the usual place.
 SOCKET = "PANDASTACK_RENDERER_SOCKET"

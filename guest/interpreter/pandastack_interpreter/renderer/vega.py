@@ -19,8 +19,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .channel import Channel, ChannelClosed, Message
-from .render_engine import MAX_PIXELS, MAX_SIDE, EngineBroken, NotRendered
+from ..channel import Channel, ChannelClosed, Message
+from .engine import MAX_PIXELS, MAX_SIDE, EngineBroken, NotRendered
 
 _SIZE = re.compile(r'<svg[^>]* width="([0-9.e+]+)" height="([0-9.e+]+)"')
 
@@ -42,7 +42,7 @@ class Vega:
         self._channel = Channel(self._socket)
         with theirs:
             command = [sys.executable, "-P", "-m", __name__, "--channel-fd", str(theirs.fileno())]
-            environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+            environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
             self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment)
 
     def render(self, spec: dict[str, Any], options: dict[str, Any], deadline: float) -> str:
@@ -89,7 +89,7 @@ def _largest_scale(svg: str) -> float:
 
 def main(arguments: list[str] | None = None) -> int:
     """Converts until the socket closes."""
-    parser = argparse.ArgumentParser(prog="render_vega", description=__doc__)
+    parser = argparse.ArgumentParser(prog="vega", description=__doc__)
     parser.add_argument("--channel-fd", type=int, required=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel = Channel(socket.socket(fileno=parser.parse_args(arguments).channel_fd))

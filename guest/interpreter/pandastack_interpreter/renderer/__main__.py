@@ -1,0 +1,7 @@
+"""``python3 -m pandastack_interpreter.renderer``"""
+
+import sys
+
+from .server import main
+
+sys.exit(main())

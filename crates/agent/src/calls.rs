@@ -49,6 +49,12 @@ impl Calls {
 #[derive(Debug)]
 pub(crate) struct CallGuard(Calls);
 
+impl Clone for CallGuard {
+    fn clone(&self) -> Self {
+        self.0.begin()
+    }
+}
+
 impl Drop for CallGuard {
     fn drop(&mut self) {
         self.0.count.send_modify(|count| *count -= 1);

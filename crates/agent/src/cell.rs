@@ -3,50 +3,58 @@
 //! ```text
 //!             end, death
 //!   running ------------------------------------> finished
-//!      | time limit, cancelled                        ^
+//!      | time limit, interrupted, cancelled           ^
 //!      v                 end                          |
 //!   interrupting ------------------------------------ +
 //!      |  SIGINT to the group, again and again        |
-//!      v  2 s                                         |
+//!      v  1.3 s                                       |
 //!   killed: the process and its session ------------- +
 //! ```
 
-use std::{collections::VecDeque, future, time::Duration};
+use std::{future, time::Duration};
 
 use pandastack_agent_protocol::{
-    CELL_STREAM_CAP,
-    messages::{CellEnd, CellError, CellEvent, CellStatus, MimeBundle, MimeEntry, RunCellRequest, cell_event::Kind},
+    CELL_STREAM_CAP, MAX_CELL_STREAM_CAP,
+    messages::{CellEnd, CellError, CellStatus, LateText, MimeBundle, MimeEntry, RunCellRequest, cell_event::Kind},
 };
-use tokio::{
-    sync::mpsc,
-    time::{self, Instant},
-};
+use tokio::time::{self, Instant};
 use tokio_util::sync::CancellationToken;
-use tonic::Status;
 
 use crate::{
+    calls::CallGuard,
     interpreter::Interpreter,
+    late::LateOutput,
+    outbox::Outbox,
     output::{CappedText, Channel, Pace, read_either},
     wire::{End, FromContext, Mime, ReceiveError},
 };
 
-/// From the first interrupt until the process is killed.
-const INTERRUPT_GRACE: Duration = Duration::from_secs(2);
+/// From the first interrupt until the process is killed: all in all an answer comes within 2 s of a time limit.
+pub(crate) const INTERRUPT_GRACE: Duration = Duration::from_millis(1300);
 /// Between interrupts: code that starts one process after another swallows the first few.
 const INTERRUPT_INTERVAL: Duration = Duration::from_millis(250);
 /// Events that are held for a host that does not read while a cell is being interrupted.
 const MOST_PENDING: usize = 64;
-
-/// Where a cell's events go.
-pub(crate) type Events = mpsc::Sender<Result<CellEvent, Status>>;
+/// Bytes of earlier cells' text that one answer takes along; more waits for the next.
+const MOST_LATE_BYTES: usize = 64 * 1024;
 
 /// A cell to run.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) request: RunCellRequest,
-    pub(crate) events: Events,
+    pub(crate) out: Outbox,
     /// The caller does not want it any more.
     pub(crate) cancel: CancellationToken,
+    /// Until it has ended, also when its caller has gone.
+    pub(crate) under_way: CallGuard,
+}
+
+/// Who may end a cell before it ends itself.
+#[derive(Debug)]
+pub(crate) struct Stops<'a> {
+    pub(crate) cancel: &'a CancellationToken,
+    pub(crate) interrupt: &'a CancellationToken,
+    pub(crate) closing: &'a CancellationToken,
 }
 
 /// How a cell left its process.
@@ -54,8 +62,8 @@ pub(crate) struct Job {
 pub(crate) enum Outcome {
     /// It serves the next cell.
     Alive(Verdict),
-    /// It has died or broken the contract.
-    Broken { why: String },
+    /// It has died, or broken the contract as `fault` says.
+    Broken { fault: String },
     /// It did not heed the interrupts.
     Unresponsive { status: CellStatus },
     /// The context is being closed.
@@ -79,7 +87,9 @@ pub(crate) struct Cell<'a> {
     pace: Pace,
     stdout: CappedText,
     stderr: CappedText,
-    pub(crate) out: Outbox,
+    late: &'a mut LateOutput,
+    late_room: usize,
+    out: Outbox,
 }
 
 #[derive(Clone, Copy)]
@@ -88,54 +98,24 @@ enum Stage {
     Interrupting { status: CellStatus, next: Instant, until: Instant },
 }
 
-/// Events on their way to a host that may be slow or gone.
-pub(crate) struct Outbox {
-    events: Events,
-    pending: VecDeque<Kind>,
-    gone: bool,
-}
-
-impl Outbox {
-    pub(crate) fn new(events: Events) -> Self {
-        Self { events, pending: VecDeque::new(), gone: false }
-    }
-
-    fn push(&mut self, kind: Kind) {
-        if !self.gone {
-            self.pending.push_back(kind);
-        }
-    }
-
-    /// Sends one event. Must not be called when there is none.
-    async fn send_one(&mut self) {
-        match self.events.reserve().await {
-            Ok(permit) => {
-                if let Some(kind) = self.pending.pop_front() {
-                    permit.send(Ok(CellEvent { kind: Some(kind) }));
-                }
-            }
-            Err(_) => {
-                self.gone = true;
-                self.pending.clear();
-            }
-        }
-    }
-
-    /// Sends what is left and the end, beside whatever comes next.
-    pub(crate) fn finish(mut self, end: CellEnd) {
-        self.push(Kind::End(end));
-        tokio::spawn(async move {
-            while !self.pending.is_empty() {
-                self.send_one().await;
-            }
-        });
-    }
-}
-
 impl<'a> Cell<'a> {
-    pub(crate) fn new(interpreter: &'a mut Interpreter, number: u64, job: &Job) -> Self {
+    /// Of a cell that the process has just been given.
+    pub(crate) fn new(
+        interpreter: &'a mut Interpreter,
+        late: &'a mut LateOutput,
+        number: u64,
+        request: &RunCellRequest,
+        mut out: Outbox,
+    ) -> Self {
         let started = Instant::now();
-        let limit = (job.request.timeout_ms > 0).then(|| Duration::from_millis(job.request.timeout_ms));
+        let limit = (request.timeout_ms > 0).then(|| Duration::from_millis(request.timeout_ms));
+        let cap = match request.max_output_bytes {
+            0 => CELL_STREAM_CAP,
+            bytes => bytes.min(MAX_CELL_STREAM_CAP),
+        };
+        for piece in late.take() {
+            out.push(Kind::Late(piece));
+        }
         Self {
             interpreter,
             number,
@@ -143,22 +123,25 @@ impl<'a> Cell<'a> {
             deadline: limit.and_then(|limit| started.checked_add(limit)),
             stage: Stage::Running,
             pace: Pace::default(),
-            stdout: CappedText::new(CELL_STREAM_CAP),
-            stderr: CappedText::new(CELL_STREAM_CAP),
-            out: Outbox::new(job.events.clone()),
+            stdout: CappedText::new(cap),
+            stderr: CappedText::new(cap),
+            late,
+            late_room: MOST_LATE_BYTES,
+            out,
         }
     }
 
     /// Follows the cell to its end.
-    pub(crate) async fn follow(&mut self, cancel: &CancellationToken, closing: &CancellationToken) -> Outcome {
+    pub(crate) async fn follow(&mut self, stops: &Stops<'_>) -> Outcome {
         loop {
-            let held = self.out.pending.len();
+            let held = self.out.held();
             let may_read = held == 0 || (matches!(self.stage, Stage::Interrupting { .. }) && held < MOST_PENDING);
             let running = matches!(self.stage, Stage::Running);
             tokio::select! {
                 biased;
-                () = closing.cancelled() => return Outcome::Closing,
-                () = cancel.cancelled(), if running => self.begin_interrupt(CellStatus::Cancelled),
+                () = stops.closing.cancelled() => return Outcome::Closing,
+                () = stops.interrupt.cancelled(), if running => self.begin_interrupt(CellStatus::Interrupted),
+                () = stops.cancel.cancelled(), if running => self.begin_interrupt(CellStatus::Cancelled),
                 () = alarm(self.deadline, self.stage) => {
                     if let Some(outcome) = self.alarmed() {
                         return outcome;
@@ -182,16 +165,18 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// The end as far as the cell itself knows it.
-    pub(crate) fn summary(&self, status: CellStatus) -> CellEnd {
-        CellEnd {
-            status: status as i32,
+    /// The end as far as the cell itself knows it, and the way to its caller.
+    pub(crate) fn into_end(self) -> (CellEnd, Outbox) {
+        let end = CellEnd {
+            status: CellStatus::Died as i32,
             exit_code: 1,
             duration_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
             stdout_bytes: self.stdout.total(),
             stderr_bytes: self.stderr.total(),
+            cell: self.number,
             ..CellEnd::default()
-        }
+        };
+        (end, self.out)
     }
 
     fn begin_interrupt(&mut self, status: CellStatus) {
@@ -219,8 +204,10 @@ impl<'a> Cell<'a> {
     /// Takes what was written before the message at hand: that keeps text and results in their order.
     fn drain(&mut self) {
         let Self { interpreter, stdout, stderr, out, .. } = self;
-        interpreter.stdout.drain(|bytes| emit(stdout, bytes, Kind::Stdout, out));
-        interpreter.stderr.drain(|bytes| emit(stderr, bytes, Kind::Stderr, out));
+        interpreter.drain(|channel, bytes| match channel {
+            Channel::Stdout => emit(stdout, bytes, Kind::Stdout, out),
+            Channel::Stderr => emit(stderr, bytes, Kind::Stderr, out),
+        });
     }
 
     fn flush_text(&mut self) {
@@ -230,12 +217,11 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// Handles a message; those of earlier cells are late and dropped.
+    /// Handles a message. Of what earlier cells still say, only text is of interest.
     fn handle(&mut self, message: Result<FromContext, ReceiveError>) -> Option<Outcome> {
         let message = match message {
             Ok(message) => message,
-            Err(ReceiveError::Closed) => return Some(Outcome::Broken { why: String::new() }),
-            Err(error) => return Some(Outcome::Broken { why: error.to_string() }),
+            Err(error) => return Some(Outcome::Broken { fault: error.fault() }),
         };
         match message {
             FromContext::End(end) if end.cell == self.number => {
@@ -255,12 +241,25 @@ impl<'a> Cell<'a> {
                     emit(&mut self.stdout, text.as_bytes(), Kind::Stdout, &mut self.out);
                 }
             }
+            FromContext::Stream { cell, name, text } if cell < self.number => {
+                self.pass_late(LateText { cell, stderr: name == "stderr", text, dropped_bytes: 0 });
+            }
             FromContext::Error { cell, name, value, traceback } if cell == self.number => {
                 self.out.push(Kind::Error(CellError { name, value, traceback }));
             }
             _ => tracing::debug!("a late message of an earlier cell was dropped"),
         }
         None
+    }
+
+    fn pass_late(&mut self, piece: LateText) {
+        if piece.cell == 0 || piece.text.len() > self.late_room {
+            self.late_room = 0;
+            self.late.keep(piece);
+        } else {
+            self.late_room -= piece.text.len();
+            self.out.push(Kind::Late(piece));
+        }
     }
 
     fn status(&self, end: &End) -> CellStatus {

@@ -18,6 +18,9 @@ use crate::{
     cell::Job,
     context::{ContextTask, Surroundings, Visible},
     exec::checked_cwd,
+    languages::Languages,
+    outbox::{Events, Outbox},
+    records::{Claim, Recorder, Records},
     refusal::Refused,
 };
 
@@ -30,6 +33,7 @@ const QUEUE: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Contexts {
     surroundings: Option<Surroundings>,
+    languages: Languages,
     table: Arc<Mutex<Vec<Context>>>,
 }
 
@@ -38,6 +42,7 @@ struct Context {
     request: CreateContextRequest,
     jobs: mpsc::Sender<Job>,
     visible: Arc<Visible>,
+    records: Records,
     closing: CancellationToken,
     /// Ends when the context's task has.
     ended: Option<oneshot::Receiver<()>>,
@@ -56,9 +61,31 @@ impl Context {
             cwd: self.request.cwd.clone(),
         }
     }
+
+    fn queue(
+        &self,
+        request: RunCellRequest,
+        events: Events,
+        recorder: Option<Recorder>,
+        under_way: CallGuard,
+    ) -> Result<CancellationToken, Refused> {
+        let cancel = CancellationToken::new();
+        let job = Job { request, out: Outbox::new(events, recorder), cancel: cancel.clone(), under_way };
+        let (refused, job) = match self.jobs.try_send(job) {
+            Ok(()) => return Ok(cancel),
+            Err(mpsc::error::TrySendError::Full(job)) => {
+                let message = format!("{MOST_QUEUED} cells wait in context {} already", job.request.context_id);
+                (Refused::new(Refusal::Exhausted, message), job)
+            }
+            Err(mpsc::error::TrySendError::Closed(job)) => (not_found(&job.request.context_id), job),
+        };
+        job.out.refuse(refused.clone());
+        Err(refused)
+    }
 }
 
-/// What a cell's call holds: when the caller drops it, the cell is interrupted, but not when the connection was lost under it.
+/// What a cell's call holds: when the caller drops it, the cell is interrupted, but not when the connection was lost under it or the cell
+/// has a key by which the caller can come back.
 #[derive(Debug)]
 pub(crate) struct CellGuard {
     cancel: Option<DropGuard>,
@@ -78,8 +105,8 @@ impl Drop for CellGuard {
 
 impl Contexts {
     /// Without surroundings there is no interpreter, and no context can be made.
-    pub(crate) fn new(surroundings: Option<Surroundings>) -> Self {
-        Self { surroundings, table: Arc::default() }
+    pub(crate) fn new(surroundings: Option<Surroundings>, languages: Languages) -> Self {
+        Self { surroundings, languages, table: Arc::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Context>> {
@@ -92,11 +119,8 @@ impl Contexts {
         mut request: CreateContextRequest,
         workspace: &Path,
     ) -> Result<ContextEntry, Refused> {
-        if !matches!(request.language.as_str(), "python" | "") {
-            let message = format!("unknown language {:?}, only python", request.language);
-            return Err(Refused::new(Refusal::UnknownLanguage, message));
-        }
-        request.language = "python".to_owned();
+        let language = self.languages.of_context(&request.language)?;
+        request.language = language.to_owned();
         if request.context_id.is_empty() {
             return Err(Refused::new(Refusal::InvalidRequest, "no context id was given"));
         }
@@ -107,8 +131,8 @@ impl Contexts {
             .clone()
             .ok_or_else(|| Refused::new(Refusal::InterpreterUnavailable, "this sandbox has no interpreter"))?;
         let (place, jobs) = self.reserve(request.clone())?;
-        let task =
-            ContextTask::start(request, surroundings, jobs, Arc::clone(&place.visible), place.closing.clone()).await?;
+        let (visible, closing) = (Arc::clone(&place.visible), place.closing.clone());
+        let task = ContextTask::start(request, language, surroundings, jobs, visible, closing).await?;
         Ok(self.occupy(place, task))
     }
 
@@ -126,7 +150,8 @@ impl Contexts {
         let place =
             Place { table: Arc::clone(&self.table), visible: Arc::default(), closing: CancellationToken::new() };
         let (visible, closing) = (Arc::clone(&place.visible), place.closing.clone());
-        table.push(Context { request, jobs, visible, closing, ended: None, open: false });
+        let records = Records::default();
+        table.push(Context { request, jobs, visible, records, closing, ended: None, open: false });
         Ok((place, receiver))
     }
 
@@ -171,7 +196,7 @@ impl Contexts {
         Ok(())
     }
 
-    /// Queues a cell. Its events end with `end`.
+    /// Queues a cell, or attaches to the one that was queued with the same key. Its events end with `end`.
     pub(crate) fn run(
         &self,
         request: RunCellRequest,
@@ -181,17 +206,25 @@ impl Contexts {
         let mut table = self.lock();
         let context = find(&mut table, &request.context_id)?;
         let (events, receiver) = mpsc::channel(QUEUE);
-        let cancel = CancellationToken::new();
-        let guard = CellGuard { cancel: Some(cancel.clone().drop_guard()), fate, _call: call };
-        let job = Job { request, events, cancel };
-        context.jobs.try_send(job).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(job) => Refused::new(
-                Refusal::Exhausted,
-                format!("{MOST_QUEUED} cells wait in context {} already", job.request.context_id),
-            ),
-            mpsc::error::TrySendError::Closed(job) => not_found(&job.request.context_id),
-        })?;
-        Ok((receiver, guard))
+        let cancel = if request.idempotency_key.is_empty() {
+            Some(context.queue(request, events, None, call.clone())?.drop_guard())
+        } else {
+            match context.records.claim(&request)? {
+                Claim::First(recorder) => {
+                    context.queue(request, events, Some(recorder), call.clone())?;
+                }
+                Claim::Again(record) => {
+                    tokio::spawn(record.tell(events));
+                }
+            }
+            None
+        };
+        Ok((receiver, CellGuard { cancel, fate, _call: call }))
+    }
+
+    /// Interrupts the cell that runs in a context; those that wait are not touched. False if none runs.
+    pub(crate) fn interrupt(&self, context_id: &str) -> Result<bool, Refused> {
+        Ok(find(&mut self.lock(), context_id)?.visible.interrupt())
     }
 
     /// The processes that do nothing unless a cell runs, and what in the contexts keeps the sandbox awake.

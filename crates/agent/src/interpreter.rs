@@ -2,9 +2,13 @@
 
 use std::{collections::HashMap, io, os::fd::OwnedFd, time::Duration};
 
+use bytes::Bytes;
 use futures::SinkExt;
-use pandastack_agent_protocol::messages::Refusal;
-use rustix::process::{Pid, Signal, getpgid, getsid};
+use pandastack_agent_protocol::messages::{LateText, Refusal};
+use rustix::{
+    pipe::fcntl_setpipe_size,
+    process::{Pid, Signal, getpgid, getsid},
+};
 use tokio::{
     net::{UnixStream, unix::pipe},
     sync::oneshot,
@@ -12,11 +16,12 @@ use tokio::{
 };
 
 use crate::{
-    output::PipeReader,
+    late::LateOutput,
+    output::{Channel, Pace, PipeReader, read_either},
     processes::{signal_group, signal_session},
     reaper::{Exit, Reaper},
     refusal::Refused,
-    wire::{self, FromContext, ToContext},
+    wire::{self, FromContext},
     zygote::{Fork, Zygote},
 };
 
@@ -26,6 +31,18 @@ const HELLO_LIMIT: Duration = Duration::from_secs(30);
 const SEND_LIMIT: Duration = Duration::from_secs(30);
 /// After its channel was closed, for its exit status.
 const EXIT_LIMIT: Duration = Duration::from_secs(2);
+
+/// Of its stdout and stderr: what it can write while the reader lets small writes gather.
+const PIPE_SIZE: usize = 1024 * 1024;
+
+/// What a process is forked for.
+#[derive(Debug)]
+pub(crate) struct Origin {
+    pub(crate) context_id: String,
+    pub(crate) language: &'static str,
+    pub(crate) cwd: String,
+    pub(crate) env: HashMap<String, String>,
+}
 
 /// A living process and what connects it. Must be ended with [`Interpreter::kill`].
 #[derive(Debug)]
@@ -40,13 +57,7 @@ pub(crate) struct Interpreter {
 
 impl Interpreter {
     /// Forks a process and waits until it speaks.
-    pub(crate) async fn start(
-        zygote: &Zygote,
-        reaper: &Reaper,
-        context_id: String,
-        cwd: String,
-        env: HashMap<String, String>,
-    ) -> Result<Self, Refused> {
+    pub(crate) async fn start(zygote: &Zygote, reaper: &Reaper, origin: Origin) -> Result<Self, Refused> {
         let unavailable = |error: io::Error| Refused::io("a context's pipes", &error);
         let (own, channel) = std::os::unix::net::UnixStream::pair().map_err(unavailable)?;
         let (stdout, stdout_writer) = output_pipe().map_err(unavailable)?;
@@ -54,7 +65,8 @@ impl Interpreter {
         own.set_nonblocking(true).map_err(unavailable)?;
         let (read, write) = UnixStream::from_std(own).map_err(unavailable)?.into_split();
         let descriptors = [channel.into(), stdout_writer, stderr_writer];
-        let pid = zygote.fork(Fork { context_id, cwd, env, descriptors }).await?;
+        let Origin { context_id, language, cwd, env } = origin;
+        let pid = zygote.fork(Fork { context_id, language, cwd, env, descriptors }).await?;
         let exit = reaper.watch(pid);
         let mut interpreter =
             Self { pid, receiver: wire::receiver(read), sender: wire::sender(write), stdout, stderr, exit };
@@ -86,35 +98,38 @@ impl Interpreter {
         getsid(Some(self.pid)) == Ok(self.pid) && getpgid(Some(self.pid)) == Ok(self.pid)
     }
 
-    /// Hands it a cell.
-    pub(crate) async fn send(&mut self, message: &ToContext<'_>) -> Result<(), String> {
-        let bytes = wire::encode(message).map_err(|error| error.to_string())?;
-        match time::timeout(SEND_LIMIT, self.sender.send(bytes)).await {
+    /// Hands it a message of [`wire::ToContext`]. The error is empty if it has closed its channel.
+    pub(crate) async fn send(&mut self, message: Bytes) -> Result<(), String> {
+        match time::timeout(SEND_LIMIT, self.sender.send(message)).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err("it did not take the cell".to_owned()),
+            Ok(Err(_)) => Err(String::new()),
+            Err(_) => Err(format!("it did not take its next cell within {} s", SEND_LIMIT.as_secs())),
         }
     }
 
-    /// Discards what it says while no cell runs. Returns once it has died or broken the contract.
-    pub(crate) async fn idle(&mut self) {
+    /// Listens to it while no cell runs. Returns once it has died or broken the contract: how, empty if it has closed its channel.
+    pub(crate) async fn idle(&mut self, late: &mut LateOutput) -> String {
+        let mut pace = Pace::default();
         loop {
             tokio::select! {
-                message = wire::receive::<FromContext>(&mut self.receiver) => {
-                    if message.is_err() {
-                        return;
+                message = wire::receive(&mut self.receiver) => match message {
+                    Ok(FromContext::Stream { cell, name, text }) => {
+                        late.keep(LateText { cell, stderr: name == "stderr", text, dropped_bytes: 0 });
                     }
+                    Ok(_) => {}
+                    Err(error) => return error.fault(),
+                },
+                (channel, bytes) = read_either(&mut pace, &mut self.stdout, &mut self.stderr) => {
+                    late.keep_bytes(channel, bytes);
                 }
-                _ = self.stdout.read() => {}
-                _ = self.stderr.read() => {}
             }
         }
     }
 
-    /// Discards what is in its pipes now.
-    pub(crate) fn discard_output(&mut self) {
-        self.stdout.drain(|_| {});
-        self.stderr.drain(|_| {});
+    /// Takes what is in its pipes now.
+    pub(crate) fn drain(&mut self, mut take: impl FnMut(Channel, &[u8])) {
+        self.stdout.drain(|bytes| take(Channel::Stdout, bytes));
+        self.stderr.drain(|bytes| take(Channel::Stderr, bytes));
     }
 
     pub(crate) fn interrupt(&self) {
@@ -149,5 +164,8 @@ impl Interpreter {
 
 fn output_pipe() -> io::Result<(PipeReader, OwnedFd)> {
     let (writer, reader) = pipe::pipe()?;
+    if let Err(error) = fcntl_setpipe_size(&writer, PIPE_SIZE) {
+        tracing::debug!(%error, "an output pipe is as small as they come");
+    }
     Ok((PipeReader::new(reader), writer.into_blocking_fd()?))
 }

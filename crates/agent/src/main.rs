@@ -2,6 +2,8 @@
 //!
 //! - [`service`]: the calls. [`exec`], [`files`], [`contexts`], [`identity`]: what they do.
 //! - [`zygote`], [`spare`], [`interpreter`], [`context`], [`cell`], [`wire`]: the interpreter, from the warm process down to one cell.
+//! - [`outbox`], [`records`], [`late`], [`loss`]: what a cell's caller is told, now, again and later. [`languages`], [`renderer`]: what
+//!   contexts can have beside Python.
 //! - [`reaper`], [`processes`], [`memory`]: the duties of a first process.
 
 mod calls;
@@ -12,11 +14,17 @@ mod exec;
 mod files;
 mod identity;
 mod interpreter;
+mod languages;
+mod late;
+mod loss;
 mod memory;
+mod outbox;
 mod output;
 mod processes;
 mod reaper;
+mod records;
 mod refusal;
+mod renderer;
 mod service;
 mod spare;
 mod sys;
@@ -28,7 +36,7 @@ use std::{
     fs::{self, File, OpenOptions},
     io,
     os::fd::{AsFd, OwnedFd},
-    path::PathBuf,
+    path::{Path, PathBuf},
     pin::pin,
     process::ExitCode,
 };
@@ -47,8 +55,10 @@ use crate::{
     context::Surroundings,
     contexts::Contexts,
     identity::Identity,
+    languages::Languages,
     memory::MemoryKills,
     reaper::Reaper,
+    renderer::{Renderer, RendererConfig},
     service::Agent,
     spare::{Source, Spare},
     zygote::{Zygote, ZygoteConfig},
@@ -85,6 +95,9 @@ struct Arguments {
     /// The most memory that one context's process may use.
     #[arg(long, value_name = "BYTES")]
     cell_memory_bytes: Option<u64>,
+    /// Where contexts ask for charts to be drawn; without it only the first process of a sandbox listens, at its usual place.
+    #[arg(long, value_name = "SOCKET")]
+    renderer_socket: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -146,8 +159,11 @@ fn assemble(arguments: Arguments) -> io::Result<Agent> {
     let identity = Identity::default();
     let under_way = Calls::default();
     let memory_kills = MemoryKills::default();
+    let languages = Languages::probe(&arguments.python);
     let default = PathBuf::from(INTERPRETER);
-    let interpreter = arguments.interpreter.or_else(|| default.is_dir().then_some(default));
+    let interpreter = arguments.interpreter.clone().or_else(|| default.is_dir().then_some(default));
+    let environment = context_environment(&arguments);
+    let renderer = interpreter.as_ref().map_or_else(Renderer::default, |at| start_renderer(&arguments, at, &reaper));
     let zygote = interpreter.map(|interpreter| {
         let config = ZygoteConfig {
             python: arguments.python,
@@ -157,10 +173,7 @@ fn assemble(arguments: Arguments) -> io::Result<Agent> {
         };
         Zygote::start(config, reaper.clone())
     });
-    tokio::spawn(memory::watch(under_way.subscribe(), zygote.clone(), memory_kills.clone()));
-    let limit =
-        arguments.cell_memory_bytes.map(|bytes| ("PANDASTACK_MEMORY_LIMIT_BYTES".to_owned(), bytes.to_string()));
-    let environment = HashMap::from_iter(limit);
+    tokio::spawn(memory::watch(under_way.subscribe(), zygote.clone(), renderer.clone(), memory_kills.clone()));
     let surroundings = zygote.clone().map(|zygote| {
         let spare = Spare::start(Source {
             zygote: zygote.clone(),
@@ -178,8 +191,28 @@ fn assemble(arguments: Arguments) -> io::Result<Agent> {
             identity: identity.generation(),
         }
     });
-    let contexts = Contexts::new(surroundings);
-    Ok(Agent { workspace: arguments.workspace, reaper, zygote, contexts, identity, under_way })
+    let contexts = Contexts::new(surroundings, languages.clone());
+    Ok(Agent { workspace: arguments.workspace, reaper, zygote, renderer, languages, contexts, identity, under_way })
+}
+
+/// What every context finds in its environment.
+fn context_environment(arguments: &Arguments) -> HashMap<String, String> {
+    let limit =
+        arguments.cell_memory_bytes.map(|bytes| ("PANDASTACK_MEMORY_LIMIT_BYTES".to_owned(), bytes.to_string()));
+    let socket = arguments.renderer_socket.as_ref().map(|path| path.to_string_lossy().into_owned());
+    limit.into_iter().chain(socket.map(|path| (renderer::SOCKET_VARIABLE.to_owned(), path))).collect()
+}
+
+fn start_renderer(arguments: &Arguments, interpreter: &Path, reaper: &Reaper) -> Renderer {
+    let usual = (std::process::id() == 1).then(|| PathBuf::from(renderer::SOCKET));
+    let Some(socket) = arguments.renderer_socket.clone().or(usual) else {
+        return Renderer::default();
+    };
+    let config = RendererConfig { python: arguments.python.clone(), interpreter: interpreter.to_owned(), socket };
+    Renderer::start(config, reaper.clone()).unwrap_or_else(|error| {
+        tracing::warn!(%error, "there is no renderer");
+        Renderer::default()
+    })
 }
 
 /// Serves one connection after another until the link ends.

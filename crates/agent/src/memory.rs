@@ -7,13 +7,21 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::{
+    param::page_size,
+    process::{Pid, Signal, kill_process},
+};
 use tokio::{
     sync::watch,
     time::{self, Instant},
 };
 
-use crate::{processes, zygote::Zygote};
+use crate::{
+    processes::{self, Process},
+    reaper::Exit,
+    renderer::Renderer,
+    zygote::Zygote,
+};
 
 /// Free memory below which a process is killed: this much, or this part of all memory if that is more.
 const RESERVE_BYTES: u64 = 64 * 1024 * 1024;
@@ -29,28 +37,54 @@ const BACKGROUND_INTERVAL: Duration = Duration::from_secs(1);
 const SETTLING: Duration = Duration::from_millis(500);
 /// Kills that are remembered.
 const MOST_KILLS: usize = 16;
+/// From the kill of a process that an interpreter drives until the interpreter has followed it.
+const FOLLOWING: Duration = Duration::from_secs(5);
+
+/// How much memory a process had when it was killed for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MemoryKill {
+    pub(crate) used_bytes: u64,
+    pub(crate) total_bytes: u64,
+}
+
+#[derive(Debug)]
+struct Killed {
+    pid: i32,
+    session: i32,
+    at: Instant,
+    kill: MemoryKill,
+}
 
 /// The processes that were killed for their memory and whose end nobody has explained yet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MemoryKills {
-    pids: Arc<Mutex<VecDeque<i32>>>,
+    killed: Arc<Mutex<VecDeque<Killed>>>,
 }
 
 impl MemoryKills {
-    fn note(&self, pid: i32) {
-        let mut pids = self.pids.lock().unwrap_or_else(PoisonError::into_inner);
-        if pids.len() == MOST_KILLS {
-            pids.pop_front();
+    fn note(&self, process: &Process, total_bytes: u64) {
+        let used_bytes = process.resident_pages.saturating_mul(page_size() as u64);
+        let mut killed = self.killed.lock().unwrap_or_else(PoisonError::into_inner);
+        if killed.len() == MOST_KILLS {
+            killed.pop_front();
         }
-        pids.push_back(pid);
+        killed.push_back(Killed {
+            pid: process.pid,
+            session: process.session,
+            at: Instant::now(),
+            kill: MemoryKill { used_bytes, total_bytes },
+        });
     }
 
-    /// Whether this process was killed for its memory; asks once.
-    pub(crate) fn take(&self, pid: Pid) -> bool {
+    /// Whether this process was killed for its memory, or has just followed one of its session that was; asks once.
+    pub(crate) fn take(&self, pid: Pid, exit: Option<Exit>) -> Option<MemoryKill> {
         let pid = pid.as_raw_nonzero().get();
-        let mut pids = self.pids.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = pids.iter().position(|&killed| killed == pid);
-        found.and_then(|at| pids.remove(at)).is_some()
+        let was_killed = exit == Some(Exit::Signal(libc::SIGKILL));
+        let mut killed = self.killed.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = killed.iter().position(|killed| {
+            killed.pid == pid || (was_killed && killed.session == pid && killed.at.elapsed() < FOLLOWING)
+        });
+        Some(killed.remove(at?)?.kill)
     }
 }
 
@@ -94,7 +128,12 @@ impl Memory {
 }
 
 /// Watches while calls are under way or processes run in the background; otherwise sleeps without a timer.
-pub(crate) async fn watch(mut calls: watch::Receiver<usize>, zygote: Option<Zygote>, kills: MemoryKills) {
+pub(crate) async fn watch(
+    mut calls: watch::Receiver<usize>,
+    zygote: Option<Zygote>,
+    renderer: Renderer,
+    kills: MemoryKills,
+) {
     let mut settled_at = Instant::now();
     loop {
         if calls.wait_for(|&count| count > 0).await.is_err() {
@@ -105,8 +144,14 @@ pub(crate) async fn watch(mut calls: watch::Receiver<usize>, zygote: Option<Zygo
             let under_way = *calls.borrow_and_update() > 0;
             let spared = zygote.as_ref().map_or(0, Zygote::pid);
             let memory = Memory::now();
-            if memory.is_some_and(|memory| memory.is_short() && (Instant::now() >= settled_at || memory.is_spent())) {
-                kill_largest(spared, &kills);
+            if let Some(memory) = memory
+                && memory.is_short()
+                && (Instant::now() >= settled_at || memory.is_spent())
+            {
+                // What can be started again without anybody noticing goes first.
+                if !renderer.kill() {
+                    kill_largest(spared, memory, &kills);
+                }
                 settled_at = Instant::now() + SETTLING;
             }
             let pause = match memory {
@@ -120,7 +165,7 @@ pub(crate) async fn watch(mut calls: watch::Receiver<usize>, zygote: Option<Zygo
     }
 }
 
-fn kill_largest(spared: i32, kills: &MemoryKills) {
+fn kill_largest(spared: i32, memory: Memory, kills: &MemoryKills) {
     let candidates = processes::descendants().into_iter().filter(|process| process.pid != spared);
     let Some(largest) = candidates.max_by_key(|process| process.resident_pages) else {
         return;
@@ -128,7 +173,7 @@ fn kill_largest(spared: i32, kills: &MemoryKills) {
     let Some(pid) = Pid::from_raw(largest.pid) else {
         return;
     };
-    kills.note(largest.pid);
+    kills.note(&largest, memory.total);
     match kill_process(pid, Signal::KILL) {
         Ok(()) => tracing::warn!(pid = largest.pid, name = largest.name, "killed the largest process: memory is short"),
         Err(error) => tracing::debug!(%error, pid = largest.pid, "the largest process was not killed"),
@@ -156,12 +201,26 @@ mod tests {
         assert!(Memory { total: 128 * mebibyte, available: 20 * mebibyte }.is_short());
     }
 
+    fn process(pid: i32, session: i32) -> Process {
+        Process { pid, name: String::new(), state: 'R', parent: 1, group: session, session, resident_pages: 1000 }
+    }
+
     #[test]
     fn a_kill_explains_one_death() {
         let kills = MemoryKills::default();
-        kills.note(41);
+        kills.note(&process(41, 41), 5_000_000);
         let pid = Pid::from_raw(41).unwrap();
-        assert!(kills.take(pid));
-        assert!(!kills.take(pid));
+        let kill = kills.take(pid, None).unwrap();
+        assert_eq!(kill, MemoryKill { used_bytes: 1000 * page_size() as u64, total_bytes: 5_000_000 });
+        assert_eq!(kills.take(pid, None), None);
+    }
+
+    #[test]
+    fn the_kill_of_what_an_interpreter_drives_explains_that_it_followed() {
+        let kills = MemoryKills::default();
+        kills.note(&process(42, 41), 5_000_000);
+        let leader = Pid::from_raw(41).unwrap();
+        assert_eq!(kills.take(leader, Some(Exit::Code(1))), None);
+        assert!(kills.take(leader, Some(Exit::Signal(libc::SIGKILL))).is_some());
     }
 }

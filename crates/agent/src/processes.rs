@@ -76,6 +76,20 @@ pub(crate) fn descendants() -> Vec<Process> {
     found
 }
 
+/// Those of `processes` that belong to `leader`: itself, its session and all they have started.
+pub(crate) fn family(processes: &[Process], leader: i32) -> HashSet<i32> {
+    let mut family = HashSet::from([leader]);
+    loop {
+        let before = family.len();
+        let more = processes.iter().filter(|process| process.session == leader || family.contains(&process.parent));
+        let more: Vec<_> = more.map(|process| process.pid).collect();
+        family.extend(more);
+        if family.len() == before {
+            return family;
+        }
+    }
+}
+
 /// Sends a signal to the group and to every process of the session that `leader` leads.
 pub(crate) fn signal_session(leader: Pid, signal: Signal) {
     // What a member forks before it is killed is met in the next round. Once a round meets nobody new, all were killed before it began,
@@ -144,6 +158,22 @@ mod tests {
         let process = Process::parse(stat).unwrap();
         assert_eq!((process.pid, process.name.as_str(), process.state), (41, "a) b (c", 'S'));
         assert_eq!((process.parent, process.group, process.session, process.resident_pages), (7, 40, 39, 321));
+    }
+
+    #[test]
+    fn a_family_is_a_session_and_its_offspring() {
+        let process = |pid, parent, session| Process {
+            pid,
+            name: String::new(),
+            state: 'S',
+            parent,
+            group: session,
+            session,
+            resident_pages: 1,
+        };
+        let processes =
+            [process(12, 11, 12), process(10, 1, 10), process(11, 10, 11), process(13, 1, 10), process(20, 1, 20)];
+        assert_eq!(family(&processes, 10), HashSet::from([10, 11, 12, 13]));
     }
 
     #[test]

@@ -20,8 +20,10 @@ use crate::{
     contexts::{CellGuard, Contexts},
     exec, files,
     identity::Identity,
+    languages::Languages,
     processes,
     reaper::Reaper,
+    renderer::Renderer,
     zygote::{Warmth, Zygote},
 };
 
@@ -31,6 +33,8 @@ pub(crate) struct Agent {
     pub(crate) workspace: PathBuf,
     pub(crate) reaper: Reaper,
     pub(crate) zygote: Option<Zygote>,
+    pub(crate) renderer: Renderer,
+    pub(crate) languages: Languages,
     pub(crate) contexts: Contexts,
     pub(crate) identity: Identity,
     pub(crate) under_way: UnderWay,
@@ -48,7 +52,9 @@ impl Agent {
             Some(zygote) => known.push(zygote.pid()),
             None => {}
         }
-        match processes::descendants().into_iter().find(|process| !known.contains(&process.pid)) {
+        let processes = processes::descendants();
+        known.extend(self.renderer.family(&processes));
+        match processes.iter().find(|process| !known.contains(&process.pid)) {
             Some(process) => Err(format!("process {} ({})", process.pid, process.name)),
             None => Ok(()),
         }
@@ -70,7 +76,7 @@ impl Calls for Agent {
             warm,
             warm_error,
             sandbox_id: self.identity.sandbox_id(),
-            languages: vec!["python".to_owned()],
+            languages: self.languages.all(),
         }))
     }
 
@@ -151,8 +157,9 @@ impl Calls for Agent {
 
     async fn interrupt_context(
         &self,
-        _: Request<InterruptContextRequest>,
+        request: Request<InterruptContextRequest>,
     ) -> Result<Response<InterruptContextReply>, Status> {
-        Err(Status::unimplemented("contexts cannot be interrupted yet"))
+        let interrupted = self.contexts.interrupt(&request.get_ref().context_id)?;
+        Ok(Response::new(InterruptContextReply { interrupted }))
     }
 }

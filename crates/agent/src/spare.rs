@@ -15,7 +15,14 @@ use tokio::{
     time::{self, Instant},
 };
 
-use crate::{interpreter::Interpreter, reaper::Reaper, refusal::Refused, zygote::Zygote};
+use crate::{
+    interpreter::{Interpreter, Origin},
+    languages::PYTHON,
+    late::LateOutput,
+    reaper::Reaper,
+    refusal::Refused,
+    zygote::Zygote,
+};
 
 /// From a taking until the next fork: the first cells of the new context come first.
 const REFILL_DELAY: Duration = Duration::from_secs(1);
@@ -45,8 +52,13 @@ pub(crate) struct Source {
 impl Source {
     async fn fork(&self) -> Result<Ready, Refused> {
         let seeded_for = self.identity.load(Ordering::Relaxed);
-        let (environment, workspace) = (self.environment.clone(), self.workspace.clone());
-        let process = Interpreter::start(&self.zygote, &self.reaper, NAME.to_owned(), workspace, environment).await?;
+        let origin = Origin {
+            context_id: NAME.to_owned(),
+            language: PYTHON,
+            cwd: self.workspace.clone(),
+            env: self.environment.clone(),
+        };
+        let process = Interpreter::start(&self.zygote, &self.reaper, origin).await?;
         Ok(Ready { process, seeded_for })
     }
 }
@@ -147,9 +159,10 @@ async fn refuse_until(waiting: &mut mpsc::Receiver<Taker>, until: Instant) -> bo
 
 /// False if nobody will take one any more.
 async fn part_with(mut ready: Ready, waiting: &mut mpsc::Receiver<Taker>, state: &State) -> bool {
+    let mut ignored = LateOutput::default();
     let parted = tokio::select! {
         biased;
-        () = ready.process.idle() => Parted::Died,
+        _ = ready.process.idle(&mut ignored) => Parted::Died,
         taker = waiting.recv() => taker.map_or(Parted::Closed, Parted::Taken),
     };
     state.preparing.store(true, Ordering::Relaxed);

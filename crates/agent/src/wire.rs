@@ -36,7 +36,7 @@ pub(crate) fn sender(half: OwnedWriteHalf) -> Sender {
 #[derive(Debug, Serialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub(crate) enum ToZygote<'a> {
-    Fork { context_id: &'a str, cwd: &'a str, env: &'a HashMap<String, String> },
+    Fork { context_id: &'a str, language: &'a str, cwd: &'a str, env: &'a HashMap<String, String> },
 }
 
 /// What the zygote tells the agent.
@@ -53,8 +53,8 @@ pub(crate) enum FromZygote {
 #[derive(Debug, Serialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub(crate) enum ToContext<'a> {
-    /// A process that was forked ahead of time becomes a context's: its directory, and variables on top of those it has.
-    Assign { cwd: &'a str, env: &'a HashMap<String, String> },
+    /// A process that was forked ahead of time becomes a context's: its language, its directory, and variables on top of those it has.
+    Assign { language: &'a str, cwd: &'a str, env: &'a HashMap<String, String> },
     Run {
         cell: u64,
         code: &'a str,
@@ -62,6 +62,10 @@ pub(crate) enum ToContext<'a> {
         cwd: &'a str,
         /// The sandbox was given a new identity since this context's last cell: its generators must be seeded anew.
         reseed: bool,
+        /// All of standard input; null if there is none.
+        stdin: Option<&'a str>,
+        /// Most characters of one text/plain form or traceback, 0 for as many as there are.
+        max_chars: u32,
     },
 }
 
@@ -162,6 +166,16 @@ pub(crate) enum ReceiveError {
     Malformed(#[source] serde_json::Error),
 }
 
+impl ReceiveError {
+    /// What the process did against the contract; empty if it has only closed its channel.
+    pub(crate) fn fault(&self) -> String {
+        match self {
+            Self::Closed => String::new(),
+            Self::Io(_) | Self::Malformed(_) => self.to_string(),
+        }
+    }
+}
+
 /// Waits for a message. Nothing is lost if it is dropped.
 pub(crate) async fn receive<T: for<'de> Deserialize<'de>>(receiver: &mut Receiver) -> Result<T, ReceiveError> {
     let frame = receiver.next().await.ok_or(ReceiveError::Closed)?.map_err(ReceiveError::Io)?;
@@ -176,8 +190,16 @@ fn decode<T: for<'de> Deserialize<'de>>(frame: &[u8]) -> Result<T, serde_json::E
 }
 
 /// The JSON of a message.
-pub(crate) fn encode(message: &impl Serialize) -> Result<Bytes, serde_json::Error> {
-    serde_json::to_vec(message).map(Bytes::from)
+///
+/// # Errors
+/// If it is too large: escapes make it up to six times as long as what was asked for.
+pub(crate) fn encode(message: &impl Serialize) -> io::Result<Bytes> {
+    let json = serde_json::to_vec(message)?;
+    if json.len() > MAX_MESSAGE {
+        let error = format!("a message of {} bytes is longer than {MAX_MESSAGE}", json.len());
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, error));
+    }
+    Ok(json.into())
 }
 
 /// Python writes half a surrogate pair, which its strings may hold, as an escape that is no character. `None` if there is none.

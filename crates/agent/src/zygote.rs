@@ -65,6 +65,7 @@ pub(crate) enum Warmth {
 #[derive(Debug)]
 pub(crate) struct Fork {
     pub(crate) context_id: String,
+    pub(crate) language: &'static str,
     pub(crate) cwd: String,
     pub(crate) env: HashMap<String, String>,
     /// Its end of the channel, and the writing ends of its stdout and stderr.
@@ -285,7 +286,8 @@ fn refuse(answer: oneshot::Sender<Result<Pid, Refused>>, refused: Refused) {
 
 /// One `sendmsg` carries the descriptors with the first byte; what the socket does not take of a long message follows.
 async fn send_fork(sender: &mut OwnedWriteHalf, fork: &Fork) -> io::Result<()> {
-    let message = ToZygote::Fork { context_id: &fork.context_id, cwd: &fork.cwd, env: &fork.env };
+    let Fork { context_id, language, cwd, env, .. } = fork;
+    let message = ToZygote::Fork { context_id, language, cwd, env };
     let body = wire::encode(&message)?;
     let length = u32::try_from(body.len()).map_err(io::Error::other)?;
     let bytes = [&length.to_be_bytes(), body.as_ref()].concat();

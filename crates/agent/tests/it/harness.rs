@@ -10,7 +10,7 @@ use std::{
 use futures::StreamExt;
 use pandastack_agent_client::{AgentClient, CallError, CellFold, CellOutcome, ExecFold, ExecOutcome};
 use pandastack_agent_protocol::{
-    link,
+    MAX_CELL_STREAM_CAP, link,
     messages::{CreateContextRequest, ExecRequest, HelloReply, Refusal, RunCellRequest},
 };
 use tokio::{net::unix::pipe, time};
@@ -38,6 +38,8 @@ impl Sandbox {
         let process = Command::new(env!("CARGO_BIN_EXE_pandastack-agent"))
             .arg("--workspace")
             .arg(directory.path().join("workspace"))
+            .arg("--renderer-socket")
+            .arg(directory.path().join("renderer.sock"))
             .args(arguments)
             .env("RUST_LOG", "pandastack_agent=warn")
             .stdin(Stdio::from(File::open(&down).unwrap()))
@@ -57,6 +59,10 @@ impl Sandbox {
 
     pub(crate) fn path(&self, name: &str) -> String {
         self.workspace().join(name).to_str().unwrap().to_owned()
+    }
+
+    pub(crate) fn renderer_socket(&self) -> PathBuf {
+        self.directory.path().join("renderer.sock")
     }
 
     pub(crate) async fn connect(&self) -> AgentClient {
@@ -126,9 +132,13 @@ pub(crate) fn refusal<T: std::fmt::Debug>(result: Result<T, CallError>) -> Refus
 }
 
 pub(crate) async fn create(client: &AgentClient, id: &str) -> Result<(), CallError> {
+    create_in(client, id, "python").await
+}
+
+pub(crate) async fn create_in(client: &AgentClient, id: &str, language: &str) -> Result<(), CallError> {
     let request = CreateContextRequest {
         context_id: id.to_owned(),
-        language: "python".to_owned(),
+        language: language.to_owned(),
         env: HashMap::from([("OF_CONTEXT".to_owned(), "yes".to_owned())]),
         created_unix_ms: 1,
         ..CreateContextRequest::default()
@@ -145,13 +155,17 @@ pub(crate) async fn run(client: &AgentClient, id: &str, code: &str) -> CellOutco
 }
 
 pub(crate) async fn run_limited(client: &AgentClient, id: &str, code: &str, timeout_ms: u64) -> CellOutcome {
+    try_run(client, cell(id, code, timeout_ms)).await.unwrap()
+}
+
+pub(crate) async fn try_run(client: &AgentClient, request: RunCellRequest) -> Result<CellOutcome, CallError> {
     within(async {
-        let mut events = client.run_cell(cell(id, code, timeout_ms)).await.unwrap();
-        let mut fold = CellFold::new();
+        let mut events = client.run_cell(request).await?;
+        let mut fold = CellFold::with_cap(MAX_CELL_STREAM_CAP);
         while let Some(event) = events.next().await {
-            fold.push(event.unwrap());
+            fold.push(event?);
         }
-        fold.finish().unwrap()
+        Ok(fold.finish().unwrap())
     })
     .await
 }

@@ -11,4 +11,12 @@ mod harness;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]
+mod keys;
+#[cfg(test)]
+mod late;
+#[cfg(test)]
+mod losses;
+#[cfg(test)]
+mod renderer;
+#[cfg(test)]
 mod timings;

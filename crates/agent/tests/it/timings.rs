@@ -4,9 +4,10 @@ use std::{convert::Infallible, time::Duration};
 
 use bytes::Bytes;
 use futures::{TryStreamExt, stream};
+use pandastack_agent_protocol::messages::RunCellRequest;
 use tokio::time::Instant;
 
-use crate::harness::{Sandbox, argv, create, exec, run, until_warm, with_interpreter};
+use crate::harness::{Sandbox, argv, cell, create, exec, run, try_run, until_warm, with_interpreter};
 
 async fn measure(what: &str, rounds: usize, mut call: impl AsyncFnMut()) {
     let mut times = Vec::new();
@@ -44,6 +45,17 @@ async fn timings() {
         create(&client, "c").await.unwrap();
         measure("cell 1 + 1", 300, async || drop(run(&client, "c", "1 + 1").await)).await;
         measure("cell print", 300, async || drop(run(&client, "c", "print('x')").await)).await;
+        for (what, code) in [
+            ("one piece of 20 MB", "print('x' * 20_000_000)"),
+            ("400,000 lines of 50 bytes", "for _ in range(400_000): print('x' * 49)"),
+            ("20 MB past the interpreter", "import os\nfor _ in range(20): os.write(1, b'x' * 1_000_000)"),
+        ] {
+            let request = RunCellRequest { max_output_bytes: 32 << 20, ..cell("c", code, 0) };
+            measure(what, 10, async || {
+                assert!(try_run(&client, request.clone()).await.unwrap().stdout.len() >= 20_000_000);
+            })
+            .await;
+        }
     }
     let piece = Bytes::from(vec![7; 1 << 20]);
     let path = sandbox.path("big");

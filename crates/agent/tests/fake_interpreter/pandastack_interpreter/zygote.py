@@ -30,8 +30,9 @@ def message(channel):
     return json.loads(receive(channel, struct.unpack(">I", receive(channel))[0]))
 
 
-def run(channel, cell, code):
-    word, _, rest = code.partition(" ")
+def run(channel, request):
+    cell = request["cell"]
+    word, _, rest = request["code"].partition(" ")
     if word == "garbage":
         channel.sendall(os.urandom(100_000))
     elif word == "json":
@@ -55,6 +56,38 @@ def run(channel, cell, code):
             time.sleep(float(rest))
             os.write(1, b"LATE")
             os._exit(0)
+    elif word == "die_later":
+        if os.fork() == 0:
+            time.sleep(0.1)
+            os.kill(os.getppid(), signal.SIGSEGV)
+            os._exit(0)
+    elif word == "murmur":
+        # Words of an earlier cell's threads: its number, how often, what.
+        earlier, count, text = rest.split(" ")
+        for _ in range(int(count)):
+            send(channel, op="stream", cell=int(earlier), name="stderr", text=text)
+    elif word == "wait":
+        os.write(1, b"on")
+        while not os.path.exists(rest):
+            time.sleep(0.01)
+    elif word == "heed":
+        heard = []
+        signal.signal(signal.SIGINT, lambda *_: heard.append(1))
+        os.write(1, b"on")
+        while not heard:
+            time.sleep(0.01)
+        send(channel, op="error", cell=cell, name="KeyboardInterrupt", value="", traceback="KeyboardInterrupt")
+    elif word == "request":
+        told = {name: request[name] for name in ("stdin", "max_chars")}
+        os.write(1, json.dumps([LANGUAGE, told]).encode())
+    elif word == "large":
+        text = "x" * 1_000_000
+        for _ in range(int(rest)):
+            send(channel, op="stream", cell=cell, name="stdout", text=text)
+    elif word == "count":
+        with open(rest, "a") as file:
+            file.write("x")
+        os.write(1, open(rest, "rb").read())
     elif word == "exit":
         os._exit(int(rest))
     elif word == "echo":
@@ -62,7 +95,12 @@ def run(channel, cell, code):
     send(channel, op="end", cell=cell, status="ok", exit_code=0, execution_count=cell, threads=0, tasks=0)
 
 
-def context(fds):
+LANGUAGE = None
+
+
+def context(fds, language):
+    global LANGUAGE
+    LANGUAGE = language
     os.setsid()
     signal.signal(signal.SIGINT, lambda *_: None)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -72,9 +110,10 @@ def context(fds):
     send(channel, op="hello", pid=os.getpid())
     while True:
         request = message(channel)
-        if request["op"] != "run":
-            continue
-        run(channel, request["cell"], request["code"])
+        if request["op"] == "run":
+            run(channel, request)
+        else:
+            LANGUAGE = request["language"]
 
 
 def main():
@@ -111,10 +150,13 @@ def main():
                 return
             head += receive(control, 4 - len(head)) if len(head) < 4 else b""
             request = json.loads(receive(control, struct.unpack(">I", head)[0]))
+            if os.path.exists("no-more-forks"):
+                send(control, op="fork_failed", context_id=request["context_id"], message="no more")
+                continue
             pid = os.fork()
             if pid == 0:
                 try:
-                    context(fds)
+                    context(fds, request["language"])
                 finally:
                     os._exit(1)
             for fd in fds:

@@ -1,0 +1,89 @@
+//! A cell's events on their way to a host that may be slow or gone.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use pandastack_agent_protocol::messages::{CellEnd, CellEvent, cell_event::Kind};
+use tokio::sync::mpsc;
+use tonic::Status;
+
+use crate::{loss::Loss, records::Recorder, refusal::Refused};
+
+/// Where a cell's events go.
+pub(crate) type Events = mpsc::Sender<Result<CellEvent, Status>>;
+
+/// The events that the host has not taken yet. Those of a cell with an idempotency key are recorded beside.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    events: Events,
+    recorder: Option<Recorder>,
+    pending: VecDeque<Kind>,
+    gone: bool,
+}
+
+impl Outbox {
+    pub(crate) fn new(events: Events, recorder: Option<Recorder>) -> Self {
+        Self { events, recorder, pending: VecDeque::new(), gone: false }
+    }
+
+    /// Whether anybody will ever hear of the cell.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.recorder.is_some() || !self.events.is_closed()
+    }
+
+    /// Events that were not sent yet.
+    pub(crate) fn held(&self) -> usize {
+        self.pending.len()
+    }
+
+    pub(crate) fn push(&mut self, kind: Kind) {
+        if let Some(recorder) = &self.recorder {
+            recorder.push(&kind);
+        }
+        if !self.gone {
+            self.pending.push_back(kind);
+        }
+    }
+
+    /// Sends one event. Must not be called when there is none.
+    pub(crate) async fn send_one(&mut self) {
+        match self.events.reserve().await {
+            Ok(permit) => {
+                if let Some(kind) = self.pending.pop_front() {
+                    permit.send(Ok(CellEvent { kind: Some(kind) }));
+                }
+            }
+            Err(_) => {
+                self.gone = true;
+                self.pending.clear();
+            }
+        }
+    }
+
+    /// Sends what is left and the end, beside whatever comes next. `told` is the loss that the end tells of once more.
+    pub(crate) fn finish(mut self, end: CellEnd, told: Option<Arc<Loss>>) {
+        self.push(Kind::End(end));
+        if let Some(recorder) = self.recorder.take() {
+            recorder.finish();
+        }
+        tokio::spawn(async move {
+            while !self.pending.is_empty() {
+                self.send_one().await;
+            }
+            if let Some(loss) = told
+                && !self.gone
+            {
+                loss.set_told();
+            }
+        });
+    }
+
+    /// Answers that the cell does not run.
+    pub(crate) fn refuse(self, refused: Refused) {
+        if let Some(recorder) = self.recorder {
+            recorder.refuse(refused.clone());
+        }
+        if let Err(error) = self.events.try_send(Err(Status::from(refused))) {
+            tracing::debug!(%error, "a cell's caller is gone");
+        }
+    }
+}

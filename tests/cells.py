@@ -1,7 +1,9 @@
-"""Code contexts through plain HTTP, which shows all that the published SDK drops."""
+"""Code contexts and commands through plain HTTP, which shows all that the published SDK drops."""
 
 import base64
 import io
+import json
+import shlex
 from dataclasses import dataclass, field
 
 from PIL import Image
@@ -20,6 +22,8 @@ class Cell:
     error_name: str | None = None
     error_value: str | None = None
     results: list[dict[str, str]] = field(default_factory=list)
+    late_output: list[dict] = field(default_factory=list)
+    context_state: str | None = None
     body: dict = field(default_factory=dict)
 
     @property
@@ -32,12 +36,16 @@ class Cell:
         return [base64.b64decode(result["image/png"]) for result in self.results if "image/png" in result]
 
     @property
+    def quiet(self) -> bool:
+        return self.status == 200 and not (self.results or self.stdout or self.stderr or self.error)
+
+    @property
     def timed_out(self) -> bool:
         return self.status == 504 and "timeout" in (self.error or "")
 
 
 class Context:
-    """A code context through plain HTTP, which shows all that the published SDK drops."""
+    """A code context through plain HTTP."""
 
     def __init__(self, api: Api, sandbox: str, **fields):
         self.api, self.sandbox = api, sandbox
@@ -55,6 +63,12 @@ class Context:
         assert self.api.delete(f"/sandboxes/{self.sandbox}/repl/sessions/{self.id}").status_code == 204
 
 
+def execute(api: Api, sandbox: str, words: list[str], **fields) -> dict:
+    """Runs a command without a shell around it; the answer with its HTTP status."""
+    answer = api.post(f"/sandboxes/{sandbox}/exec", {"cmd": shlex.join(words), **fields})
+    return answer.json() | {"status": answer.status_code}
+
+
 def picture(png: bytes) -> Image.Image:
     """Decodes a picture and checks that something is drawn on it."""
     image = Image.open(io.BytesIO(png))
@@ -62,3 +76,12 @@ def picture(png: bytes) -> Image.Image:
     colours = image.convert("RGB").getcolors(maxcolors=1 << 20)
     assert image.format == "PNG" and colours is not None and len(colours) > 2, "a blank picture"
     return image
+
+
+def strict_json(text: str) -> object:
+    """Parses JSON without the NaN and Infinity that Python's parser lets through."""
+
+    def refuse(name: str) -> None:
+        raise ValueError(f"{name} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)

@@ -4,12 +4,16 @@ import json
 import os
 import subprocess
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import requests
 from pandastack import Sandbox
 
-from cells import Context
+from cells import Cell, Context
+from idle_proxy import IdleProxy
 from server import BAKED, BINARY, TEMPLATE, Api, Server, clean_environment
 
 
@@ -76,3 +80,36 @@ def make_context(api: Api, sandbox: Sandbox) -> Iterator[Callable[..., Context]]
 @pytest.fixture
 def ctx(make_context: Callable[..., Context]) -> Context:
     return make_context()
+
+
+@pytest.fixture(scope="module")
+def shared_ctx(api: Api, sandbox: Sandbox) -> Iterator[Context]:
+    """One context for a table of cells that do not mind each other."""
+    context = Context(api, sandbox.id)
+    yield context
+    context.close()
+
+
+@dataclass
+class LongCells:
+    """Cells of more than a minute, which run beside the other tests."""
+
+    plain: Future[Cell]
+    streamed: Future[str]
+
+
+@pytest.fixture(scope="session")
+def long_cells(server: Server) -> Iterator[LongCells]:
+    code = "import time; time.sleep(75); 'done'"
+    host, port = server.url.removeprefix("http://").split(":")
+    proxy = IdleProxy(host, int(port), seconds=30)
+
+    def stream(context: Context) -> str:
+        url = f"{proxy.url}/v1/sandboxes/{context.sandbox}/repl/sessions/{context.id}/run"
+        headers = {"Authorization": f"Bearer {server.key}", "Accept": "text/event-stream"}
+        return requests.post(url, json={"code": code, "timeout_ms": 120_000}, headers=headers, timeout=120).text
+
+    with server.client().sandboxes.create() as sandbox, ThreadPoolExecutor(2) as threads:
+        one, other = (Context(server.api(), sandbox.id) for _ in range(2))
+        yield LongCells(threads.submit(one.run, code, timeout=120), threads.submit(stream, other))
+    proxy.close()

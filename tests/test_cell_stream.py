@@ -71,26 +71,31 @@ def text(events: list[tuple[str, dict]], name: str) -> str:
 
 def fold(events: list[tuple[str, dict]]) -> dict:
     """The fields of a plain answer that the events determine."""
-    main, displays = [], []
-    error = None
+    main, displays, written = [], [], {"stdout": "", "stderr": ""}
+    error, clear_on_next = None, False
     for name, data in events:
+        shows = name in ("stdout", "stderr", "result", "display")
+        if (clear_on_next and shows) or (name == "clear" and not data["wait"]):
+            displays, written, clear_on_next = [], {"stdout": "", "stderr": ""}, False
         if name == "result":
             main = [data["data"]]
+        elif name in written:
+            written[name] += data["chunk"]
         elif name == "clear":
-            displays = []
+            clear_on_next = data["wait"]
         elif name == "display" and data.get("update"):
             displays = [(at, data["data"] if at == data["display_id"] else forms) for at, forms in displays]
         elif name == "display":
             displays.append((data.get("display_id"), data["data"]))
         elif name == "error":
             error = data["traceback"]
-    stderr = text(events, "stderr")
+    stderr = written["stderr"]
     if error:
         stderr += "\n" * (bool(stderr) and not stderr.endswith("\n")) + error.rstrip("\n") + "\n"
     end = events[-1][1]
     same = ("exit_code", "context_state", "truncated", "stdout_bytes", "stderr_bytes")
     return {
-        "stdout": text(events, "stdout"),
+        "stdout": written["stdout"],
         "stderr": stderr,
         "results": main + [forms for _, forms in displays],
         "error": error,

@@ -233,6 +233,7 @@ impl<'a> Cell<'a> {
             FromContext::Display { cell, data, display_id, update } if cell == self.number => {
                 self.out.push(Kind::Display(bundle(data, display_id, update)));
             }
+            FromContext::Sync => return self.answer_sync(),
             FromContext::Clear { cell, wait } if cell == self.number => self.out.push(Kind::Clear(wait)),
             FromContext::Stream { cell, name, text } if cell == self.number => {
                 if name == "stderr" {
@@ -250,6 +251,11 @@ impl<'a> Cell<'a> {
             _ => tracing::debug!("a late message of an earlier cell was dropped"),
         }
         None
+    }
+
+    fn answer_sync(&mut self) -> Option<Outcome> {
+        let fault = self.interpreter.answer_sync().err()?.to_string();
+        Some(Outcome::Broken { fault })
     }
 
     fn pass_late(&mut self, piece: LateText) {

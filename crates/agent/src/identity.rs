@@ -71,7 +71,9 @@ fn rename_machine(hostname: &str) {
     }
     report("/etc/hostname was not written", fs::write("/etc/hostname", format!("{hostname}\n")));
     let hosts = fs::read_to_string("/etc/hosts").unwrap_or_default();
-    report("/etc/hosts was not written", fs::write("/etc/hosts", with_own_name(&hosts, hostname)));
+    // Where the name may not be set, the machine still goes by that of what it was copied from.
+    let names = [hostname, &*rustix::system::uname().nodename().to_string_lossy()].map(str::to_owned);
+    report("/etc/hosts was not written", fs::write("/etc/hosts", with_own_names(&hosts, &names)));
     let machine_id = fresh_machine_id();
     report("/etc/machine-id was not written", machine_id.and_then(|id| fs::write("/etc/machine-id", id)));
 }
@@ -83,13 +85,18 @@ fn fresh_machine_id() -> io::Result<String> {
 }
 
 /// The hosts file with this machine's line, 127.0.1.1 as Debian has it, replaced or added.
-fn with_own_name(hosts: &str, hostname: &str) -> String {
+fn with_own_names(hosts: &str, names: &[String]) -> String {
     const OWN: &str = "127.0.1.1";
     let mut lines: Vec<_> = hosts.lines().filter(|line| line.split_whitespace().next() != Some(OWN)).collect();
     if !lines.iter().any(|line| line.split_whitespace().any(|word| word == "localhost")) {
         lines.insert(0, "127.0.0.1\tlocalhost");
     }
-    let own = format!("{OWN}\t{hostname}");
+    let mut own = OWN.to_owned();
+    for (index, name) in names.iter().enumerate() {
+        if name != "localhost" && !names[..index].contains(name) {
+            own = own + "\t" + name;
+        }
+    }
     lines.push(&own);
     lines.join("\n") + "\n"
 }
@@ -106,10 +113,11 @@ mod tests {
 
     #[test]
     fn the_hosts_file_has_one_own_line() {
-        let first = with_own_name("", "sbx-1");
-        assert_eq!(first, "127.0.0.1\tlocalhost\n127.0.1.1\tsbx-1\n");
-        assert_eq!(with_own_name(&first, "sbx-2"), "127.0.0.1\tlocalhost\n127.0.1.1\tsbx-2\n");
-        assert_eq!(with_own_name("::1 localhost x\n", "y"), "::1 localhost x\n127.0.1.1\ty\n");
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let first = with_own_names("", &names(&["sbx-1", "sandbox"]));
+        assert_eq!(first, "127.0.0.1\tlocalhost\n127.0.1.1\tsbx-1\tsandbox\n");
+        assert_eq!(with_own_names(&first, &names(&["sbx-2", "sbx-2"])), "127.0.0.1\tlocalhost\n127.0.1.1\tsbx-2\n");
+        assert_eq!(with_own_names("::1 localhost x\n", &names(&["y", "localhost"])), "::1 localhost x\n127.0.1.1\ty\n");
     }
 
     #[test]

@@ -107,6 +107,15 @@ impl Interpreter {
         }
     }
 
+    /// Tells it that what it wrote so far was read. Never waits: its channel has room unless it does not keep to the contract.
+    pub(crate) fn answer_sync(&self) -> io::Result<()> {
+        let body = wire::encode(&wire::ToContext::Synced)?;
+        let length = u32::try_from(body.len()).map_err(io::Error::other)?;
+        let bytes = [&length.to_be_bytes(), body.as_ref()].concat();
+        let written = self.sender.get_ref().try_write(&bytes)?;
+        if written == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+    }
+
     /// Listens to it while no cell runs. Returns once it has died or broken the contract: how, empty if it has closed its channel.
     pub(crate) async fn idle(&mut self, late: &mut LateOutput) -> String {
         let mut pace = Pace::default();

@@ -1,7 +1,7 @@
-//! Kills the largest process before the sandbox as a whole runs out of memory: that would end every process in it.
+//! Kills the largest process, or a swarm of them, before the sandbox as a whole runs out of memory: that would end every process in it.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     fs,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -35,6 +35,9 @@ const FIRST_LOOK: Duration = Duration::from_millis(50);
 const BACKGROUND_INTERVAL: Duration = Duration::from_secs(1);
 /// After a kill, until the next: what the dead process used is not free at once, and the next largest need not die for it.
 const SETTLING: Duration = Duration::from_millis(500);
+/// Members of a session that make it a swarm, such as a fork bomb: it is killed whole, for killing one of them after another frees less
+/// than the others take.
+const SWARM: usize = 64;
 /// Kills that are remembered.
 const MOST_KILLS: usize = 16;
 /// From the kill of a process that an interpreter drives until the interpreter has followed it.
@@ -150,7 +153,7 @@ pub(crate) async fn watch(
             {
                 // What can be started again without anybody noticing goes first.
                 if !renderer.kill() {
-                    kill_largest(spared, memory, &kills);
+                    kill_greediest(spared, memory, &kills);
                 }
                 settled_at = Instant::now() + SETTLING;
             }
@@ -165,15 +168,42 @@ pub(crate) async fn watch(
     }
 }
 
-fn kill_largest(spared: i32, memory: Memory, kills: &MemoryKills) {
-    let candidates = processes::descendants().into_iter().filter(|process| process.pid != spared);
-    let Some(largest) = candidates.max_by_key(|process| process.resident_pages) else {
+fn kill_greediest(spared: i32, memory: Memory, kills: &MemoryKills) {
+    let mut candidates = processes::descendants();
+    candidates.retain(|process| process.pid != spared);
+    match swarm(&candidates) {
+        Some(leader) => kill_session(leader, &candidates, memory, kills),
+        None => kill_largest(&candidates, memory, kills),
+    }
+}
+
+/// The leader of the session with most processes, if they are many.
+fn swarm(candidates: &[Process]) -> Option<Pid> {
+    let mut members: HashMap<i32, usize> = HashMap::new();
+    for process in candidates {
+        *members.entry(process.session).or_default() += 1;
+    }
+    let (session, count) = members.into_iter().max_by_key(|&(_, count)| count)?;
+    Pid::from_raw(session).filter(|_| session > 1 && count > SWARM)
+}
+
+fn kill_session(leader: Pid, candidates: &[Process], memory: Memory, kills: &MemoryKills) {
+    let session = leader.as_raw_nonzero().get();
+    if let Some(process) = candidates.iter().find(|process| process.pid == session) {
+        kills.note(process, memory.total);
+    }
+    processes::signal_session(leader, Signal::KILL);
+    tracing::warn!(session, "killed a session of many processes: memory is short");
+}
+
+fn kill_largest(candidates: &[Process], memory: Memory, kills: &MemoryKills) {
+    let Some(largest) = candidates.iter().max_by_key(|process| process.resident_pages) else {
         return;
     };
     let Some(pid) = Pid::from_raw(largest.pid) else {
         return;
     };
-    kills.note(&largest, memory.total);
+    kills.note(largest, memory.total);
     match kill_process(pid, Signal::KILL) {
         Ok(()) => tracing::warn!(pid = largest.pid, name = largest.name, "killed the largest process: memory is short"),
         Err(error) => tracing::debug!(%error, pid = largest.pid, "the largest process was not killed"),
@@ -199,6 +229,14 @@ mod tests {
         let mebibyte = 1024 * 1024;
         assert!(!Memory { total: 128 * mebibyte, available: 40 * mebibyte }.is_short());
         assert!(Memory { total: 128 * mebibyte, available: 20 * mebibyte }.is_short());
+    }
+
+    #[test]
+    fn many_processes_of_one_session_are_a_swarm() {
+        let few: Vec<_> = (0..64).map(|n| process(100 + n, 41)).collect();
+        assert_eq!(swarm(&few), None);
+        let many: Vec<_> = (0..65).map(|n| process(100 + n, 41)).chain([process(7, 7)]).collect();
+        assert_eq!(swarm(&many), Pid::from_raw(41));
     }
 
     fn process(pid: i32, session: i32) -> Process {

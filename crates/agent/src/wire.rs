@@ -67,6 +67,8 @@ pub(crate) enum ToContext<'a> {
         /// Most characters of one text/plain form or traceback, 0 for as many as there are.
         max_chars: u32,
     },
+    /// The answer to [`FromContext::Sync`].
+    Synced,
 }
 
 /// What a context's process tells the agent.
@@ -92,6 +94,8 @@ pub(crate) enum FromContext {
         #[serde(default)]
         wait: bool,
     },
+    /// The process waits until this is answered: what it wrote before a display or a clear must not be taken for what it writes after.
+    Sync,
     Stream {
         cell: u64,
         name: String,

@@ -27,6 +27,8 @@ const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(300);
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(60);
 /// The agent tells its state only when asked.
 const POLL: Duration = Duration::from_millis(50);
+/// Copies are called by it too where the agent may not rename them.
+const HOSTNAME: &str = "sandbox";
 const CONTEXT: &str = "warm-up";
 
 /// Warms up one machine of `template` and leaves its snapshot in `bench/snapshot`.
@@ -39,7 +41,7 @@ pub(crate) async fn bake(
 ) -> Result<pandastack_snapshot::Manifest, BakeError> {
     let dir = bench.join("snapshot");
     fs_err::create_dir(&dir).map_err(io_at(&dir))?;
-    let spec = template.vm_spec(VmId::random(), "template");
+    let spec = template.vm_spec(VmId::random(), HOSTNAME);
     let noted = step(progress, "boot", "starting a machine", start(engine, &spec, None, bench)).await?;
     let vm = noted.vm();
     let generation = noted.finish(warm_up(vm, warm_cell, &dir, progress)).await?;
@@ -213,7 +215,7 @@ async fn wait_quiescent(client: &AgentClient) -> Result<Option<String>, BakeErro
 
 /// A snapshot that cannot be restored must not become a template.
 async fn try_out(engine: &dyn Engine, template: &BuiltTemplate, dir: &Path, bench: &Path) -> Result<(), BakeError> {
-    let spec = template.vm_spec(VmId::random(), "template");
+    let spec = template.vm_spec(VmId::random(), HOSTNAME);
     let noted = start(engine, &spec, Some(dir), bench).await?;
     let vm = noted.vm();
     noted.finish(async move { wait_warm(vm.as_ref(), TRIAL_TIMEOUT).await.map(drop) }).await

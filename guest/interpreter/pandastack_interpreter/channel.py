@@ -85,6 +85,12 @@ class Channel:
             except OSError as error:
                 raise ChannelClosed(str(error)) from error
 
+    def send_and_sync(self, *messages: Message) -> None:
+        """Sends messages and waits until they were handled. Raises as ``send`` does. Nobody else may be receiving."""
+        with self._shield:
+            self.send(*messages, {"op": "sync"})
+            self.receive()
+
     def receive(self) -> tuple[Message, list[int]]:
         """Waits for one message and the descriptors that came with it. Raises ``ChannelClosed`` at the end."""
         try:

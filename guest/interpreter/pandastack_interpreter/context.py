@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 
 from IPython.core import async_helpers
 
@@ -27,6 +28,8 @@ from .tracebacks import traceback_of
 MEMORY_LIMIT = "PANDASTACK_MEMORY_LIMIT_BYTES"
 PYTHON = "python"
 _FENCE_NAMES = ("python", "python3", "py", "ipython", "ipython3")
+#: Events that must come after the text before them and before the text after them.
+_IN_PLACE = ("display", "clear")
 #: The channel lives above the descriptors that user code deals with.
 _HIGH_FD = 710
 
@@ -168,7 +171,14 @@ class Context:
             self._held.append(event)
             return
         held, self._held = self._held, []
-        self._channel.send(*held, event)
+        if event["op"] in _IN_PLACE and self._is_cells_own_thread():
+            self._channel.send_and_sync(*held, event)
+        else:
+            self._channel.send(*held, event)
+
+    def _is_cells_own_thread(self) -> bool:
+        """Whether nobody else can be receiving on the channel."""
+        return self._interrupts.is_running() and threading.current_thread() is threading.main_thread()
 
     def _send_late(self, stream: str, cell: int, text: str) -> None:
         for start in range(0, len(text), MAX_TEXT):

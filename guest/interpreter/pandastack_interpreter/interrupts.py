@@ -29,6 +29,10 @@ class Interrupts:
         self._shields = 0
         self._running = True
 
+    def is_running(self) -> bool:
+        """Whether a cell runs and may be interrupted."""
+        return self._running
+
     def end(self) -> None:
         """The cell is over; interrupts do nothing until the next."""
         self._running = False

@@ -104,7 +104,9 @@ class Context:
     def _message(self, run: Run, cell: int) -> bool:
         message, _fds = self.channel.receive()
         self._drain(run)
-        if message["op"] == "stream":
+        if message["op"] == "sync":
+            self.channel.send({"op": "synced"})
+        elif message["op"] == "stream":
             run.late.append(message)
         elif message["op"] == "end" and message["cell"] == cell:
             run.end = message
@@ -112,6 +114,12 @@ class Context:
         else:
             run.events.append(message)
         return False
+
+    def read(self, name: str) -> str:
+        """What is in one of the pipes now."""
+        run = Run()
+        self._drain(run)
+        return str(getattr(run, name))
 
     def _drain(self, run: Run) -> None:
         # A pipe's capacity and no more: whatever was written before the message is in there, and a flood must not hold us.

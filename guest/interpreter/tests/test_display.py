@@ -134,3 +134,22 @@ def test_a_value_that_displays_itself(ctx: Context) -> None:
 
 def test_underscores_are_empty_before_the_first_value(ctx: Context) -> None:
     assert ctx.run("print(repr((_, __, ___)))").stdout == "('', '', '')\n"
+
+
+def test_text_and_displays_keep_their_places(ctx: Context) -> None:
+    cell = ctx.start("for i in range(20): print(i); display(i)")
+    order = []
+    while True:
+        message, _fds = ctx.channel.receive()
+        if message["op"] == "display":
+            order.append(ctx.read("stdout"))
+        elif message["op"] == "sync":
+            ctx.channel.send({"op": "synced"})
+        elif message["op"] == "end" and message["cell"] == cell:
+            break
+    assert order == [f"{i}\n" for i in range(20)]
+
+
+def test_a_display_of_a_thread_waits_for_nobody(ctx: Context) -> None:
+    code = "import threading\nt = threading.Thread(target=lambda: display('in a thread')); t.start(); t.join()"
+    assert [result["text/plain"] for result in ctx.run(code).results] == ["'in a thread'"]

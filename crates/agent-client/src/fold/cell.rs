@@ -173,9 +173,11 @@ impl CellFold {
         }
     }
 
-    /// Text stays: what was written after the clear may have come before it, and must not be lost.
+    /// As in a notebook, text goes as well.
     fn clear(&mut self) {
         self.clear_on_next = false;
+        self.stdout.clear();
+        self.stderr.clear();
         self.displays.clear();
         self.result_bytes = self.main.as_ref().map_or(0, forms_bytes);
     }
@@ -311,8 +313,11 @@ mod tests {
     #[test]
     fn clear_is_at_once_or_when_something_new_comes() {
         use cell_event::Kind::{Clear, Display, Stdout};
-        let outcome = fold([Stdout("x".to_owned()), Display(bundle("a")), Clear(false), Display(bundle("b"))]);
-        assert_eq!((texts(&outcome), outcome.stdout.as_str()), (vec!["b"], "x"));
+        let said = |text: &str| Stdout(text.to_owned());
+        let outcome = fold([said("x"), Display(bundle("a")), Clear(false), said("y"), Display(bundle("b"))]);
+        assert_eq!((texts(&outcome), outcome.stdout.as_str()), (vec!["b"], "y"));
+        let outcome = fold([said("1"), Clear(true), said("2"), Clear(true)]);
+        assert_eq!(outcome.stdout, "2");
         let outcome = fold([Display(bundle("a")), Clear(true)]);
         assert_eq!(texts(&outcome), ["a"]);
         let outcome = fold([Display(bundle("a")), Clear(true), Display(bundle("b"))]);

@@ -345,7 +345,8 @@ def bench_density(server: Server, sandboxes: int, seconds: float) -> list[Quanti
     for sandbox in ids:
         api.run(sandbox, api.context(sandbox), "import numpy as np\nx = np.arange(1000)\nx.sum()")
     machines = machine_ids(server.data_dir)
-    time.sleep(3)
+    # The interpreter processes that are prepared for the next contexts.
+    time.sleep(6)
     processes = [int(line.split()[0]) for line in traces(server.data_dir, machines, server.process.pid).processes]
     before, at = _cpu_seconds([*processes, server.process.pid]), time.monotonic()
     time.sleep(seconds)

@@ -38,6 +38,9 @@ _CELL_FILE = re.compile(r"<ipython-input-(\d+)-[0-9a-f]+>")
 #: What every cell with a top-level await has.
 _AWAITS = re.compile(r"\b(await|async)\b")
 
+#: Types that have no form but their text, unless user code gives them one.
+_PLAIN = frozenset({bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset})
+
 #: How long an interrupted coroutine may take to end, in seconds; well under the agent's patience.
 _CANCEL_PATIENCE = 1.0
 
@@ -56,7 +59,10 @@ class Formatter(DisplayFormatter):
         outer, self._failures = self._failures, []
         self._depth += 1
         try:
-            data, metadata = super().format(obj, include=include, exclude=exclude)
+            if include is None and exclude is None and self._has_only_text(obj):
+                data, metadata = {"text/plain": self.formatters["text/plain"](obj)}, {}
+            else:
+                data, metadata = super().format(obj, include=include, exclude=exclude)
             failures = self._failures
         finally:
             self._depth -= 1
@@ -69,6 +75,15 @@ class Formatter(DisplayFormatter):
         if isinstance(text, str):
             data["text/plain"] = budget.render(obj, text, self.parent.max_chars)
         return data, metadata
+
+    def _has_only_text(self, obj: Any) -> bool:
+        """Whether no other formatter could have anything to say, which saves asking a dozen of them."""
+        kind = type(obj)
+        if kind not in _PLAIN:
+            return False
+        others = (formatter for mime, formatter in self.formatters.items() if mime != "text/plain")
+        asked = (*others, self.mimebundle_formatter, self.ipython_display_formatter)
+        return not any(formatter.type_printers.keys() & {kind, object} or formatter.singleton_printers for formatter in asked)
 
     def take_failure(self, error: BaseException | None) -> bool:
         """Keeps an exception that came out of one form. False if no value is being formatted."""

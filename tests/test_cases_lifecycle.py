@@ -115,7 +115,6 @@ def test_o55_entropy_of_forks():
     pytest.skip("skipped: waits for forks of sandboxes")
 
 
-@pytest.mark.xfail(reason="a restored machine keeps the host name of its template", strict=False)
 def test_o56_own_names(sandbox: Sandbox, ctx: Context):
     assert ctx.run("import socket; socket.gethostbyname('localhost')").text == "'127.0.0.1'"
     assert sandbox.exec("getent hosts localhost").stdout.split()[0] in ("127.0.0.1", "::1")

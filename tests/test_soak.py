@@ -30,7 +30,7 @@ CELLS = {
     "handle = display('a', display_id=True); handle.update({n})": 1,
     "pd.DataFrame({{'a': range({n}, {n} + 50)}})": 1,
     "plt.figure(figsize=(2, 2)); plt.plot(np.arange({n} % 9 + 2)); plt.show()": 1,
-    "fig, ax = plt.subplots(figsize=(2, 2)); ax.plot([1, {n}]);": 1,
+    "fig, ax = plt.subplots(figsize=(2, 2)); ax.plot([1, {n}])": 1,
     "subprocess.run(['echo', '{n}'], check=True).returncode": 1,
     "!echo {n}": 1,
     "thread = threading.Thread(target=print, args=({n},)); thread.start(); thread.join()": 1,

@@ -69,10 +69,11 @@ fn rename_machine(hostname: &str) {
         Ok(()) | Err(Errno::PERM) => {}
         Err(error) => tracing::warn!(%error, "the host name was not set"),
     }
-    report("/etc/hostname was not written", fs::write("/etc/hostname", format!("{hostname}\n")));
+    // Where the name may not be set, the machine still goes by that of what it was copied from, and the new one is a second.
+    let current = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    report("/etc/hostname was not written", fs::write("/etc/hostname", format!("{current}\n")));
     let hosts = fs::read_to_string("/etc/hosts").unwrap_or_default();
-    // Where the name may not be set, the machine still goes by that of what it was copied from.
-    let names = [hostname, &*rustix::system::uname().nodename().to_string_lossy()].map(str::to_owned);
+    let names = [current, hostname.to_owned()];
     report("/etc/hosts was not written", fs::write("/etc/hosts", with_own_names(&hosts, &names)));
     let machine_id = fresh_machine_id();
     report("/etc/machine-id was not written", machine_id.and_then(|id| fs::write("/etc/machine-id", id)));

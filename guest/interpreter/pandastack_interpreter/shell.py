@@ -107,6 +107,14 @@ class ResultHook(DisplayHook):
             return {}, {}
         return super().compute_format_data(result)
 
+    def cull_cache(self) -> None:
+        """Forgets the oldest results. IPython would warn of it, and keep them in a namespace of its own."""
+        results = self.shell.user_ns["_oh"]
+        for number in sorted(results)[: max(int(len(results) * self.cull_fraction), 2)]:
+            del results[number]
+            for namespace in (self.shell.user_ns, self.shell.user_ns_hidden):
+                namespace.pop(f"_{number}", None)
+
     def write_format_data(self, format_dict: dict[str, Any], md_dict: dict[str, Any] | None = None) -> None:
         """Sends the value."""
         bundle = self.shell.bundle(format_dict)

@@ -153,3 +153,10 @@ def test_text_and_displays_keep_their_places(ctx: Context) -> None:
 def test_a_display_of_a_thread_waits_for_nobody(ctx: Context) -> None:
     code = "import threading\nt = threading.Thread(target=lambda: display('in a thread')); t.start(); t.join()"
     assert [result["text/plain"] for result in ctx.run(code).results] == ["'in a thread'"]
+
+
+def test_old_results_are_forgotten_without_a_word(ctx: Context) -> None:
+    prepare = "import weakref\nclass Big: pass\nkept = []\ndef make():\n    b = Big(); kept.append(weakref.ref(b)); return b"
+    ctx.run(prepare)
+    assert all(ctx.run("make()").stderr == "" for _ in range(150))
+    assert ctx.run("sum(ref() is not None for ref in kept) <= 110 and len(Out) <= 110").text == "True"

@@ -38,6 +38,8 @@ const SETTLING: Duration = Duration::from_millis(500);
 /// Members of a session that make it a swarm, such as a fork bomb: it is killed whole, for killing one of them after another frees less
 /// than the others take.
 const SWARM: usize = 64;
+/// After a swarm was killed: hundreds of processes take a while to end, and the next largest need not die for them.
+const SWARM_SETTLING: Duration = Duration::from_secs(3);
 /// Kills that are remembered.
 const MOST_KILLS: usize = 16;
 /// From the kill of a process that an interpreter drives until the interpreter has followed it.
@@ -138,6 +140,7 @@ pub(crate) async fn watch(
     kills: MemoryKills,
 ) {
     let mut settled_at = Instant::now();
+    let mut swarm_until = settled_at;
     loop {
         if calls.wait_for(|&count| count > 0).await.is_err() {
             return;
@@ -149,11 +152,12 @@ pub(crate) async fn watch(
             let memory = Memory::now();
             if let Some(memory) = memory
                 && memory.is_short()
+                && Instant::now() >= swarm_until
                 && (Instant::now() >= settled_at || memory.is_spent())
             {
                 // What can be started again without anybody noticing goes first.
-                if !renderer.kill() {
-                    kill_greediest(spared, memory, &kills);
+                if !renderer.kill() && kill_greediest(spared, memory, &kills) {
+                    swarm_until = Instant::now() + SWARM_SETTLING;
                 }
                 settled_at = Instant::now() + SETTLING;
             }
@@ -168,13 +172,16 @@ pub(crate) async fn watch(
     }
 }
 
-fn kill_greediest(spared: i32, memory: Memory, kills: &MemoryKills) {
+/// Whether it was a swarm.
+fn kill_greediest(spared: i32, memory: Memory, kills: &MemoryKills) -> bool {
     let mut candidates = processes::descendants();
     candidates.retain(|process| process.pid != spared);
-    match swarm(&candidates) {
+    let swarm = swarm(&candidates);
+    match swarm {
         Some(leader) => kill_session(leader, &candidates, memory, kills),
         None => kill_largest(&candidates, memory, kills),
     }
+    swarm.is_some()
 }
 
 /// The leader of the session with most processes, if they are many.
@@ -189,8 +196,12 @@ fn swarm(candidates: &[Process]) -> Option<Pid> {
 
 fn kill_session(leader: Pid, candidates: &[Process], memory: Memory, kills: &MemoryKills) {
     let session = leader.as_raw_nonzero().get();
-    if let Some(process) = candidates.iter().find(|process| process.pid == session) {
-        kills.note(process, memory.total);
+    let members = || candidates.iter().filter(|process| process.session == session);
+    if let Some(leader) = members().find(|process| process.pid == session) {
+        // Pages that they share are counted in each of them.
+        let most = memory.total / page_size() as u64;
+        let resident_pages = members().map(|process| process.resident_pages).sum::<u64>().min(most);
+        kills.note(&Process { resident_pages, ..leader.clone() }, memory.total);
     }
     processes::signal_session(leader, Signal::KILL);
     tracing::warn!(session, "killed a session of many processes: memory is short");

@@ -1,12 +1,19 @@
 //! A cell's events on their way to a host that may be slow or gone.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use pandastack_agent_protocol::messages::{CellEnd, CellEvent, cell_event::Kind};
-use tokio::sync::mpsc;
+use tokio::{
+    sync::mpsc,
+    time::{Instant, timeout_at},
+};
 use tonic::Status;
 
 use crate::{loss::Loss, records::Recorder, refusal::Refused};
+
+/// How long a cell with an idempotency key waits for a reader who takes nothing.
+const KEYED_PATIENCE: Duration = Duration::from_secs(5);
+const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// Where a cell's events go.
 pub(crate) type Events = mpsc::Sender<Result<CellEvent, Status>>;
@@ -18,11 +25,13 @@ pub(crate) struct Outbox {
     recorder: Option<Recorder>,
     pending: VecDeque<Kind>,
     gone: bool,
+    /// When a reader who takes nothing is given up.
+    patience_until: Option<Instant>,
 }
 
 impl Outbox {
     pub(crate) fn new(events: Events, recorder: Option<Recorder>) -> Self {
-        Self { events, recorder, pending: VecDeque::new(), gone: false }
+        Self { events, recorder, pending: VecDeque::new(), gone: false, patience_until: None }
     }
 
     /// Whether anybody will ever hear of the cell.
@@ -44,15 +53,23 @@ impl Outbox {
         }
     }
 
+    /// A reader holds up the cell, except where others may wait for the record of it.
+    fn patience(&self) -> Duration {
+        if self.recorder.is_some() { KEYED_PATIENCE } else { FOREVER }
+    }
+
     /// Sends one event. Must not be called when there is none.
     pub(crate) async fn send_one(&mut self) {
-        match self.events.reserve().await {
-            Ok(permit) => {
+        let latest = Instant::now() + self.patience();
+        let until = *self.patience_until.get_or_insert(latest);
+        match timeout_at(until, self.events.reserve()).await {
+            Ok(Ok(permit)) => {
+                self.patience_until = None;
                 if let Some(kind) = self.pending.pop_front() {
                     permit.send(Ok(CellEvent { kind: Some(kind) }));
                 }
             }
-            Err(_) => {
+            Ok(Err(_)) | Err(_) => {
                 self.gone = true;
                 self.pending.clear();
             }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::views::{Bundle, ContextState, LateOutput};
+use crate::views::{Bundle, ContextState, Cut, LateOutput};
 
 macro_rules! error_codes {
     ($($(#[$doc:meta])* $variant:ident = $text:literal, $status:literal, $retryable:literal;)*) => {
@@ -74,6 +74,8 @@ error_codes! {
     RateLimit = "rate_limit.api", 429, true;
     CommandTimeout = "command.timeout", 504, false;
     CellTimeout = "cell.timeout", 504, false;
+    /// The cell, or the recorded answer to it, is larger than what is kept or handed over.
+    CellTooLarge = "cell.too_large", 413, false;
     /// The idempotency key was used in this context with other code.
     IdempotencyConflict = "cell.idempotency_conflict", 409, false;
     ContextNotFound = "context.not_found", 404, false;
@@ -139,6 +141,11 @@ pub struct PartialOutput {
     /// What earlier cells wrote meanwhile.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub late_output: Vec<LateOutput>,
+    /// The whole as one text, if the run asked for it with `max_chars`, and what is cut in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cut: Option<Vec<Cut>>,
 }
 
 /// The body of every error answer: flat, because the published clients print `error` as it stands.

@@ -294,6 +294,7 @@ fn answer(outcome: CellOutcome, limit: Duration, max_chars: Option<usize>) -> Re
     match outcome.status {
         CellStatus::TimedOut => {
             let state = state_view(outcome.context_state);
+            let (text, cut) = rendered(&outcome, max_chars);
             Err(RunError::TimedOut {
                 message: timeout_sentence(limit.as_secs_f64(), state, &outcome.context_reason),
                 partial: Box::new(PartialOutput {
@@ -303,6 +304,8 @@ fn answer(outcome: CellOutcome, limit: Duration, max_chars: Option<usize>) -> Re
                     context_state: Some(state),
                     context_reason: reason_view(state, outcome.context_reason),
                     late_output: outcome.late.into_iter().map(late).collect(),
+                    text,
+                    cut,
                 }),
             })
         }
@@ -311,9 +314,13 @@ fn answer(outcome: CellOutcome, limit: Duration, max_chars: Option<usize>) -> Re
     }
 }
 
+fn rendered(outcome: &CellOutcome, max_chars: Option<usize>) -> (Option<String>, Option<Vec<views::Cut>>) {
+    let rendering = max_chars.map(|most| rendering::render(outcome, most));
+    rendering.map(|rendering| (rendering.text, rendering.cut)).unzip()
+}
+
 fn ended(outcome: CellOutcome, max_chars: Option<usize>) -> views::CellResult {
-    let rendering = max_chars.map(|most| rendering::render(&outcome, most));
-    let (text, cut) = rendering.map(|rendering| (rendering.text, rendering.cut)).unzip();
+    let (text, cut) = rendered(&outcome, max_chars);
     let state = state_view(outcome.context_state);
     let (error, name, value) = match outcome.error {
         Some(error) => (Some(error.traceback), Some(error.name), Some(error.value)),

@@ -354,6 +354,7 @@ impl Coded for RunError {
         match self {
             Self::Invalid(_) => ErrorCode::ValidationField,
             Self::Language(_) => ErrorCode::ContextLanguage,
+            Self::Agent(AgentError::Refused { refusal: Refusal::TooLarge, .. }) => ErrorCode::CellTooLarge,
             Self::Agent(error) => error.code(),
             Self::TimedOut { .. } => ErrorCode::CellTimeout,
             Self::ProgramTimedOut { .. } => ErrorCode::CommandTimeout,

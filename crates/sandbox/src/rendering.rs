@@ -128,6 +128,10 @@ fn error_section(error: &CellError) -> Option<Section> {
     };
     // The value may have many lines, so the exception begins at the last line that begins with its name.
     let named = text.rfind(&format!("\n{}", error.name)).filter(|_| !error.name.is_empty());
+    if named.is_none() && !error.name.is_empty() && text.starts_with(&error.name) {
+        // As Node.js writes it: the exception, then its frames.
+        return Section::new("error", 0, Shape::Head, text);
+    }
     let exception = named.or_else(|| text.rfind('\n')).map_or(0, |at| at + 1);
     Section::new("error", 0, Shape::Error { exception }, text)
 }
@@ -307,6 +311,15 @@ mod tests {
         assert!(long.text.contains("ValueError: long long"), "{}", long.text);
         let lines = render(&outcome([raised(50, "first\nsecond\nthird")]), 300);
         assert!(lines.text.ends_with("ValueError: first\nsecond\nthird"), "{}", lines.text);
+    }
+
+    #[test]
+    fn an_exception_that_comes_before_its_frames_survives_too() {
+        let frames: String = (0..100).map(|n| format!("\n    at f{n} (cell-1.js:{n}:7)")).collect();
+        let (name, value) = ("Error".to_owned(), "q".repeat(40));
+        let traceback = format!("Error: {value}{frames}");
+        let text = render(&outcome([Kind::Error(CellError { name, value, traceback })]), 150).text;
+        assert!(text.starts_with("Error: qqqqqqqqqq"), "{text}");
     }
 
     fn any_event() -> impl Strategy<Value = Kind> {

@@ -21,5 +21,11 @@ class WholeCellCompiler(CachingCompiler):
         with warnings.catch_warnings():
             # They come when the statements are compiled to be run.
             warnings.simplefilter("ignore")
-            compile(tree, filename, symbol, self.flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, True)
+            try:
+                compile(tree, filename, symbol, self.flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, True)
+            except SyntaxError:
+                raise
+            except Exception:  # noqa: S110
+                # Such as a text with half a surrogate pair, which would be the docstring of this whole but is none of a cell.
+                pass
         return tree

@@ -108,7 +108,7 @@ class Context:
         self._held.clear()
         if message.get("reseed"):
             reseed()
-        self._shell.sink = lambda event: self._send(ownership.of_this_thread(), event)
+        self._shell.sink = self._tell
         self._shell.last_error = None
         self._shell.max_chars = max(0, int(message.get("max_chars") or 0))
         figures.begin(lambda data: self._shell.display_pub.publish(data=data))
@@ -162,6 +162,15 @@ class Context:
                 "tasks": _pending_tasks(),
             },
         )
+
+    def _tell(self, event: Event) -> None:
+        """Sends what the shell says. What a thread or task shows when its cell is over is late text that stands for it."""
+        cell = ownership.of_this_thread()
+        if event["op"] == "display" and (cell != ownership.current() or not self._interrupts.is_running()):
+            data = event["data"]
+            self._send_late("stdout", cell, data.get("text/plain", f"[{', '.join(data)}]") + "\n")
+        else:
+            self._send(cell, event)
 
     def _send(self, cell: int, event: Event) -> None:
         # What was written before must be in the pipes before the event is on the channel: the agent reads them in that order.

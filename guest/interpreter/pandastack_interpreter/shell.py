@@ -14,12 +14,14 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from IPython.core import async_helpers, page
+from IPython.core.autocall import ExitAutocall
 from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
 from IPython.core.error import UsageError
 from IPython.core.formatters import DisplayFormatter
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.text import LSString, SList
+from traitlets import default
 from traitlets.config import Config
 
 from . import budget, figures, rich, tables
@@ -60,7 +62,8 @@ class Formatter(DisplayFormatter):
         self._depth += 1
         try:
             if include is None and exclude is None and self._has_only_text(obj):
-                data, metadata = {"text/plain": self.formatters["text/plain"](obj)}, {}
+                text, metadata = self.formatters["text/plain"](obj), {}
+                data = {} if text is None else {"text/plain": text}
             else:
                 data, metadata = super().format(obj, include=include, exclude=exclude)
             failures = self._failures
@@ -91,6 +94,14 @@ class Formatter(DisplayFormatter):
             return False
         self._failures.append(error)
         return True
+
+
+class Exit(ExitAutocall):
+    """``exit`` and ``quit``: they end the cell, as in a script, and not the session."""
+
+    def __call__(self, code: object = 0) -> None:
+        """Ends the cell with a code."""
+        raise SystemExit(code)
 
 
 class ResultHook(DisplayHook):
@@ -200,9 +211,9 @@ class Shell(InteractiveShell):
         """IPython would format every traceback a second time, to keep it."""
         return {}
 
-    def ask_exit(self) -> None:
-        """``exit()`` ends the cell, as in a script, and not the session."""
-        raise SystemExit(0)
+    @default("exiter")
+    def _exiter_default(self) -> Exit:
+        return Exit(self)
 
     def debugger(self, force: bool = False) -> None:
         """``%debug``: nobody could answer the prompt."""

@@ -37,3 +37,11 @@ def test_a_task_in_a_thread_without_a_loop_is_still_an_error(ctx: Context) -> No
         "    except RuntimeError as e: print(e); c.close()\nt = threading.Thread(target=work); t.start(); t.join()"
     )
     assert "no running event loop" in ctx.run(code).stdout
+
+
+def test_what_a_thread_displays_after_its_cell_is_late_text(ctx: Context) -> None:
+    show = "def show():\n    time.sleep(0.3)\n    display(HTML('late'))\n"
+    ctx.run(f"import threading, time\nfrom IPython.display import HTML, display\n{show}threading.Thread(target=show).start()")
+    run = ctx.run("time.sleep(1)\n2")
+    assert run.text == "2" and [late["cell"] for late in run.late] == [1]
+    assert "HTML" in run.late[0]["text"]

@@ -173,3 +173,21 @@ def test_a_refused_cell_with_a_top_level_await_leaves_nothing_behind(ctx: Contex
 
 def test_a_warning_of_the_compiler_comes_once(ctx: Context) -> None:
     assert ctx.run("x = 1\nx is 1").stderr.count("SyntaxWarning") == 1
+
+
+def test_exit_takes_a_code(ctx: Context) -> None:
+    ctx.run("keep = 41")
+    for call, code in (("exit(3)", 3), ("quit(0)", 0), ("exit()", 0), ("exit", 0), ("exit('no')", 1)):
+        run = ctx.run(call)
+        assert run.error and (run.error["name"], run.end["exit_code"]) == ("SystemExit", code), call
+    assert ctx.run("keep").text == "41"
+
+
+def test_a_repr_that_overflows_is_an_error_and_no_other_value(ctx: Context) -> None:
+    run = ctx.run("l = []\nfor _ in range(300_000): l = [l]\nl")
+    assert run.results == [] and run.error and run.error["name"] == "RecursionError"
+    assert ctx.run("1").text == "1"
+
+
+def test_a_lone_surrogate_is_a_value(ctx: Context) -> None:
+    assert ctx.run(r"'\ud83d'").error is None

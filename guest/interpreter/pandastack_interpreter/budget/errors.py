@@ -61,7 +61,7 @@ def _shorten_frame(frame: str, room: int) -> str:
 
 
 def _mark(count: int) -> str:
-    return f"[... {count} parts left out ...]"
+    return f"[... {count} {'part' if count == 1 else 'parts'} left out ...]"
 
 
 def _joined(kept: dict[int, str], count: int, ending: str) -> list[str]:

@@ -27,6 +27,7 @@ from traitlets.config import Config
 from . import budget, figures, rich, tables
 from .bundles import MAX_NAME, MAX_TEXT, cut, to_wire
 from .compiler import WholeCellCompiler
+from .rich import pictures
 from .tracebacks import only_users_frames, text_of, traceback_of
 
 Event = dict[str, Any]
@@ -154,6 +155,8 @@ class EventPublisher(DisplayPublisher):
         bundle = self.shell.bundle(data)
         if bundle:
             self.shell.emit({"op": "display", "data": bundle, "display_id": display_id, "update": bool(update)})
+        pictures.raise_interrupt()
+        pictures.raise_interrupt()
 
     def clear_output(self, wait: bool = False) -> None:
         """Sends that what was displayed is void."""

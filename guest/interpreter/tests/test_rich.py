@@ -150,8 +150,11 @@ def test_waiting_for_a_picture_can_be_interrupted(zygote: Zygote, renderer: Rend
     pytest.importorskip("plotly")
     context = zygote.fork(renderer(lambda _request: None).environment)
     context.run(BAR)
-    run = context.run("fig.show()", interrupt_after=0.3)
-    assert run.error and run.error["name"] == "KeyboardInterrupt"
+    for show in ("fig.show()", "fig"):
+        run = context.run(show, interrupt_after=0.3)
+        assert run.error and run.error["name"] == "KeyboardInterrupt"
+        (form,) = run.results
+        assert "text/html" in form and "image/png" not in form
     assert context.run("1 + 1").text == "2"
     context.close()
 

@@ -20,6 +20,8 @@ MAX_SPEC = 16 * 1024 * 1024
 _seconds_left = MAX_SECONDS
 _has_complained = False
 _is_warm = False
+#: An interrupt hit a wait for a picture: it is raised once the other forms of the chart are told.
+_is_interrupted = False
 
 
 def register(shell: Any) -> None:
@@ -28,8 +30,8 @@ def register(shell: Any) -> None:
 
 
 def _begin_cell(info: Any) -> None:
-    global _seconds_left, _is_warm
-    _seconds_left = MAX_SECONDS
+    global _seconds_left, _is_warm, _is_interrupted
+    _seconds_left, _is_interrupted = MAX_SECONDS, False
     # Chromium takes seconds to start; meanwhile the cell prepares its data.
     if not _is_warm and "plotly" in (getattr(info, "raw_cell", None) or ""):
         _is_warm = True
@@ -38,7 +40,7 @@ def _begin_cell(info: Any) -> None:
 
 def picture(kind: str, spec: dict[str, Any], length: int, **options: Any) -> str | None:
     """The PNG in base64, or None. ``length`` is that of the specification's JSON. The first failure of a context is told on stderr."""
-    global _seconds_left, _is_warm
+    global _seconds_left, _is_warm, _is_interrupted
     started = time.monotonic()
     try:
         if length > MAX_SPEC:
@@ -50,8 +52,19 @@ def picture(kind: str, spec: dict[str, Any], length: int, **options: Any) -> str
     except NotRendered as error:
         _complain(str(error))
         return None
+    except KeyboardInterrupt:
+        _is_interrupted = True
+        return None
     finally:
         _seconds_left -= time.monotonic() - started
+
+
+def raise_interrupt() -> None:
+    """Raises the interrupt that a picture was given up for, if there was one."""
+    global _is_interrupted
+    if _is_interrupted:
+        _is_interrupted = False
+        raise KeyboardInterrupt
 
 
 def _complain(reason: str) -> None:

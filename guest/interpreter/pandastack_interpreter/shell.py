@@ -132,6 +132,7 @@ class ResultHook(DisplayHook):
         bundle = self.shell.bundle(format_dict)
         if bundle:
             self.shell.emit({"op": "result", "data": bundle})
+        pictures.raise_interrupt()
 
 
 class EventPublisher(DisplayPublisher):

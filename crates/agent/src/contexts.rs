@@ -9,6 +9,7 @@ use pandastack_agent_protocol::{
     MAX_CONTEXTS,
     messages::{CellEvent, ContextEntry, CreateContextRequest, Refusal, RunCellRequest},
 };
+use rustix::process::Pid;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::Status;
@@ -30,7 +31,7 @@ const MOST_QUEUED: usize = 64;
 const QUEUE: usize = 16;
 
 /// The table of contexts, oldest first.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Contexts {
     surroundings: Option<Surroundings>,
     languages: Languages,
@@ -225,6 +226,13 @@ impl Contexts {
     /// Interrupts the cell that runs in a context; those that wait are not touched. False if none runs.
     pub(crate) fn interrupt(&self, context_id: &str) -> Result<bool, Refused> {
         Ok(find(&mut self.lock(), context_id)?.visible.interrupt())
+    }
+
+    /// The processes of the contexts that run a cell.
+    pub(crate) fn busy_leaders(&self) -> Vec<Pid> {
+        let table = self.lock();
+        let busy = table.iter().filter(|context| context.visible.busy.load(Ordering::Relaxed));
+        busy.filter_map(|context| Pid::from_raw(context.visible.pid.load(Ordering::Relaxed))).collect()
     }
 
     /// The processes that do nothing unless a cell runs, and what in the contexts keeps the sandbox awake.

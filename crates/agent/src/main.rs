@@ -173,7 +173,6 @@ fn assemble(arguments: Arguments) -> io::Result<Agent> {
         };
         Zygote::start(config, reaper.clone())
     });
-    tokio::spawn(memory::watch(under_way.subscribe(), zygote.clone(), renderer.clone(), memory_kills.clone()));
     let surroundings = zygote.clone().map(|zygote| {
         let spare = Spare::start(Source {
             zygote: zygote.clone(),
@@ -186,12 +185,14 @@ fn assemble(arguments: Arguments) -> io::Result<Agent> {
             zygote,
             spare,
             reaper: reaper.clone(),
-            memory_kills,
+            memory_kills: memory_kills.clone(),
             environment,
             identity: identity.generation(),
         }
     });
     let contexts = Contexts::new(surroundings, languages.clone());
+    let calls = under_way.subscribe();
+    tokio::spawn(memory::watch(calls, zygote.clone(), renderer.clone(), contexts.clone(), memory_kills));
     Ok(Agent { workspace: arguments.workspace, reaper, zygote, renderer, languages, contexts, identity, under_way })
 }
 

@@ -1,7 +1,7 @@
 //! Kills the largest process, or a swarm of them, before the sandbox as a whole runs out of memory: that would end every process in it.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     fs,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -17,6 +17,7 @@ use tokio::{
 };
 
 use crate::{
+    contexts::Contexts,
     processes::{self, Process},
     reaper::Exit,
     renderer::Renderer,
@@ -35,9 +36,9 @@ const FIRST_LOOK: Duration = Duration::from_millis(50);
 const BACKGROUND_INTERVAL: Duration = Duration::from_secs(1);
 /// After a kill, until the next: what the dead process used is not free at once, and the next largest need not die for it.
 const SETTLING: Duration = Duration::from_millis(500);
-/// Members of a session that make it a swarm, such as a fork bomb: it is killed whole, for killing one of them after another frees less
-/// than the others take.
-const SWARM: usize = 64;
+/// Tasks of the sandbox, threads included, that are taken for a swarm such as a fork bomb: contexts are killed whole then, for killing one
+/// process after another frees less than the others take. All contexts and a browser together have some 100.
+const SWARM: usize = 150;
 /// After a swarm was killed: hundreds of processes take a while to end, and the next largest need not die for them.
 const SWARM_SETTLING: Duration = Duration::from_secs(3);
 /// Kills that are remembered.
@@ -69,16 +70,15 @@ pub(crate) struct MemoryKills {
 impl MemoryKills {
     fn note(&self, process: &Process, total_bytes: u64) {
         let used_bytes = process.resident_pages.saturating_mul(page_size() as u64);
+        self.push(process.pid, process.session, MemoryKill { used_bytes, total_bytes });
+    }
+
+    fn push(&self, pid: i32, session: i32, kill: MemoryKill) {
         let mut killed = self.killed.lock().unwrap_or_else(PoisonError::into_inner);
         if killed.len() == MOST_KILLS {
             killed.pop_front();
         }
-        killed.push_back(Killed {
-            pid: process.pid,
-            session: process.session,
-            at: Instant::now(),
-            kill: MemoryKill { used_bytes, total_bytes },
-        });
+        killed.push_back(Killed { pid, session, at: Instant::now(), kill });
     }
 
     /// Whether this process was killed for its memory, or has just followed one of its session that was; asks once.
@@ -137,6 +137,7 @@ pub(crate) async fn watch(
     mut calls: watch::Receiver<usize>,
     zygote: Option<Zygote>,
     renderer: Renderer,
+    contexts: Contexts,
     kills: MemoryKills,
 ) {
     let mut settled_at = Instant::now();
@@ -156,8 +157,10 @@ pub(crate) async fn watch(
                 && (Instant::now() >= settled_at || memory.is_spent())
             {
                 // What can be started again without anybody noticing goes first.
-                if !renderer.kill() && kill_greediest(spared, memory, &kills) {
+                if processes::count() > SWARM && kill_busy(&contexts, memory, &kills) {
                     swarm_until = Instant::now() + SWARM_SETTLING;
+                } else if !renderer.kill() {
+                    kill_largest(spared, memory, &kills);
                 }
                 settled_at = Instant::now() + SETTLING;
             }
@@ -172,49 +175,28 @@ pub(crate) async fn watch(
     }
 }
 
-/// Whether it was a swarm.
-fn kill_greediest(spared: i32, memory: Memory, kills: &MemoryKills) -> bool {
-    let mut candidates = processes::descendants();
-    candidates.retain(|process| process.pid != spared);
-    let swarm = swarm(&candidates);
-    match swarm {
-        Some(leader) => kill_session(leader, &candidates, memory, kills),
-        None => kill_largest(&candidates, memory, kills),
+/// Kills every context that runs a cell, without a look at single processes, which would take seconds. False if none does.
+fn kill_busy(contexts: &Contexts, memory: Memory, kills: &MemoryKills) -> bool {
+    let leaders = contexts.busy_leaders();
+    for &leader in &leaders {
+        let session = leader.as_raw_nonzero().get();
+        let used_bytes = memory.total.saturating_sub(memory.available);
+        kills.push(session, session, MemoryKill { used_bytes, total_bytes: memory.total });
+        processes::kill_group_persistently(leader);
+        tracing::warn!(session, "killed a context of many processes: memory is short");
     }
-    swarm.is_some()
+    !leaders.is_empty()
 }
 
-/// The leader of the session with most processes, if they are many.
-fn swarm(candidates: &[Process]) -> Option<Pid> {
-    let mut members: HashMap<i32, usize> = HashMap::new();
-    for process in candidates {
-        *members.entry(process.session).or_default() += 1;
-    }
-    let (session, count) = members.into_iter().max_by_key(|&(_, count)| count)?;
-    Pid::from_raw(session).filter(|_| session > 1 && count > SWARM)
-}
-
-fn kill_session(leader: Pid, candidates: &[Process], memory: Memory, kills: &MemoryKills) {
-    let session = leader.as_raw_nonzero().get();
-    let members = || candidates.iter().filter(|process| process.session == session);
-    if let Some(leader) = members().find(|process| process.pid == session) {
-        // Pages that they share are counted in each of them.
-        let most = memory.total / page_size() as u64;
-        let resident_pages = members().map(|process| process.resident_pages).sum::<u64>().min(most);
-        kills.note(&Process { resident_pages, ..leader.clone() }, memory.total);
-    }
-    processes::signal_session(leader, Signal::KILL);
-    tracing::warn!(session, "killed a session of many processes: memory is short");
-}
-
-fn kill_largest(candidates: &[Process], memory: Memory, kills: &MemoryKills) {
-    let Some(largest) = candidates.iter().max_by_key(|process| process.resident_pages) else {
+fn kill_largest(spared: i32, memory: Memory, kills: &MemoryKills) {
+    let candidates = processes::descendants().into_iter().filter(|process| process.pid != spared);
+    let Some(largest) = candidates.max_by_key(|process| process.resident_pages) else {
         return;
     };
     let Some(pid) = Pid::from_raw(largest.pid) else {
         return;
     };
-    kills.note(largest, memory.total);
+    kills.note(&largest, memory.total);
     match kill_process(pid, Signal::KILL) {
         Ok(()) => tracing::warn!(pid = largest.pid, name = largest.name, "killed the largest process: memory is short"),
         Err(error) => tracing::debug!(%error, pid = largest.pid, "the largest process was not killed"),
@@ -240,14 +222,6 @@ mod tests {
         let mebibyte = 1024 * 1024;
         assert!(!Memory { total: 128 * mebibyte, available: 40 * mebibyte }.is_short());
         assert!(Memory { total: 128 * mebibyte, available: 20 * mebibyte }.is_short());
-    }
-
-    #[test]
-    fn many_processes_of_one_session_are_a_swarm() {
-        let few: Vec<_> = (0..64).map(|n| process(100 + n, 41)).collect();
-        assert_eq!(swarm(&few), None);
-        let many: Vec<_> = (0..65).map(|n| process(100 + n, 41)).chain([process(7, 7)]).collect();
-        assert_eq!(swarm(&many), Pid::from_raw(41));
     }
 
     fn process(pid: i32, session: i32) -> Process {

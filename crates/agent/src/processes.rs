@@ -1,6 +1,6 @@
 //! The processes of the sandbox, as `/proc` shows them.
 
-use std::{collections::HashSet, fs};
+use std::{collections::HashSet, fs, thread, time::Duration};
 
 use rustix::{
     io::Errno,
@@ -95,7 +95,12 @@ pub(crate) fn signal_session(leader: Pid, signal: Signal) {
     // What a member forks before it is killed is met in the next round. Once a round meets nobody new, all were killed before it began,
     // and killed processes do not fork. A fork bomb takes many rounds.
     const ROUNDS: usize = 200;
-    let rounds = if signal == Signal::KILL { ROUNDS } else { 1 };
+    let rounds = if signal == Signal::KILL {
+        kill_group_persistently(leader);
+        ROUNDS
+    } else {
+        1
+    };
     let mut met = HashSet::new();
     for _ in 0..rounds {
         signal_group(leader, signal);
@@ -111,6 +116,22 @@ pub(crate) fn signal_group(leader: Pid, signal: Signal) {
         Ok(()) | Err(Errno::SRCH) => {}
         Err(error) => tracing::debug!(%error, ?leader, "a process group was not signalled"),
     }
+}
+
+/// Kills a group that may be forking all the time. While hundreds of processes run, listing them takes seconds, in which those that one
+/// signal did not meet become many again; a signal to the group is a single call.
+pub(crate) fn kill_group_persistently(leader: Pid) {
+    const TIMES: usize = 5;
+    const PAUSE: Duration = Duration::from_millis(1);
+    for _ in 0..TIMES {
+        signal_group(leader, Signal::KILL);
+        thread::sleep(PAUSE);
+    }
+}
+
+/// How many tasks there are, threads included, without listing them.
+pub(crate) fn count() -> usize {
+    usize::from(rustix::system::sysinfo().procs)
 }
 
 /// Signals the members of a session that were not met before. Returns whether there were any.

@@ -81,10 +81,23 @@ pub(crate) async fn run(lease: &Lease, cell: CheckedCell) -> Result<views::CellR
     let mut fold = CellFold::with_cap(output_cap(&request));
     let mut events = Events::start(lease, request).await?;
     while let Some(event) = events.next().await {
-        fold.push(event.map_err(|error| broken(lease, error))?);
+        match event {
+            Ok(kind) => fold.push(kind),
+            Err(error) => return Err(lost(broken(lease, error), fold)),
+        }
     }
-    let outcome = fold.finish().ok_or(AgentError::Access(AccessError::Gone))?;
+    if !fold.is_ended() {
+        return Err(lost(AgentError::Access(AccessError::Gone), fold));
+    }
+    let outcome = fold.finish().expect("its end has come");
     answer(outcome, limit, max_chars)
+}
+
+/// A cell whose sandbox was lost under it, with what it had said.
+fn lost(error: AgentError, fold: CellFold) -> RunError {
+    let AgentError::Access(error) = error else { return error.into() };
+    let (stdout, stderr, results) = fold.abandon();
+    RunError::Lost { error, partial: Box::new(PartialOutput { stdout, stderr, results, ..PartialOutput::default() }) }
 }
 
 /// Runs a cell, its events as they come; the last is always an `End`. Dropping the stream interrupts the cell, unless it has an

@@ -328,6 +328,9 @@ pub enum RunError {
     Language(#[from] LanguageError),
     #[error(transparent)]
     Agent(#[from] AgentError),
+    /// The sandbox was lost under the cell.
+    #[error("{error}")]
+    Lost { error: AccessError, partial: Box<PartialOutput> },
     #[error("{message}")]
     TimedOut { message: String, partial: Box<PartialOutput> },
     #[error("command timeout after {seconds}s: the program was killed")]
@@ -356,6 +359,7 @@ impl Coded for RunError {
             Self::Language(_) => ErrorCode::ContextLanguage,
             Self::Agent(AgentError::Refused { refusal: Refusal::TooLarge, .. }) => ErrorCode::CellTooLarge,
             Self::Agent(error) => error.code(),
+            Self::Lost { error, .. } => error.code(),
             Self::TimedOut { .. } => ErrorCode::CellTimeout,
             Self::ProgramTimedOut { .. } => ErrorCode::CommandTimeout,
             Self::Cancelled => ErrorCode::SandboxGone,
@@ -364,7 +368,9 @@ impl Coded for RunError {
 
     fn partial_output(&self) -> Option<PartialOutput> {
         match self {
-            Self::TimedOut { partial, .. } | Self::ProgramTimedOut { partial, .. } => Some((**partial).clone()),
+            Self::Lost { partial, .. } | Self::TimedOut { partial, .. } | Self::ProgramTimedOut { partial, .. } => {
+                Some((**partial).clone())
+            }
             _ => None,
         }
     }

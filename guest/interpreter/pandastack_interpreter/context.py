@@ -11,7 +11,7 @@ import threading
 
 from IPython.core import async_helpers
 
-from . import figures, ownership, patches
+from . import figures, forks, ownership, patches
 from .bundles import MAX_TEXT
 from .channel import Channel, ChannelClosed, Message
 from .interrupts import Interrupts
@@ -51,6 +51,7 @@ class Context:
         """Runs cells until the agent closes the channel. What is Python's may become another language's before its first cell."""
         ownership.install()
         patches.install(self._output.flush)
+        forks.bound()
         patches.allow_reading_input(self._shell.user_ns)
         os.register_at_fork(after_in_child=self._become_child)
         self._shell.before_error = self._memory.open_reserve
@@ -105,6 +106,7 @@ class Context:
     def _run(self, message: Message) -> None:
         cell = int(message["cell"])
         ownership.begin(cell)
+        forks.begin()
         self._held.clear()
         if message.get("reseed"):
             reseed()
@@ -199,6 +201,7 @@ class Context:
         self._channel.close()
         ownership.forget()
         self._shell.sink = _print_event
+        self._shell.is_copy = True
 
 
 def _print_event(event: Event) -> None:

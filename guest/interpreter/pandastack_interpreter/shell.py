@@ -172,6 +172,8 @@ class Shell(InteractiveShell):
     last_error: Event | None = None
     #: How long the text of each value and of an error may be in the running cell, in characters; 0 is no limit.
     max_chars = 0
+    #: This process is a copy that user code made of the context's.
+    is_copy = False
     _left_out = 0
     #: An interrupted cell with a top-level await is being ended, and what ended it.
     _cancelling = False
@@ -268,8 +270,8 @@ class Shell(InteractiveShell):
         if error is None or isinstance(error, (SystemExit, UsageError)):
             self.tell_error(error)
             return
-        if isinstance(error, BaseExceptionGroup):
-            # IPython shows a group without what is in it.
+        if isinstance(error, BaseExceptionGroup) or self.is_copy:
+            # IPython shows a group without what is in it. Its way of formatting makes a copy touch, and so have, 20 MB of its own.
             self.tell_error(error, traceback_of(error))
             return
         muted = self.muted if isinstance(error, KeyboardInterrupt) else nullcontext

@@ -162,3 +162,23 @@ def test_exits_are_reported(zygote: Zygote) -> None:
         assert time.monotonic() < deadline
         zygote.expect("exited")
     assert next(e for e in zygote.exits if e["pid"] == context.pid)["exit_code"] == 0
+
+
+def test_a_fork_bomb_runs_into_a_bound(ctx: Context) -> None:
+    code = """
+import os, signal, time
+children = []
+try:
+    while len(children) < 500:
+        if not (pid := os.fork()):
+            time.sleep(60)
+        children.append(pid)
+except BlockingIOError as error:
+    print(error.errno)
+for pid in children:
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+len(children) < 200
+"""
+    run = ctx.run(code)
+    assert (run.stdout, run.text) == ("11\n", "True")

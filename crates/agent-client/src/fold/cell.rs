@@ -202,6 +202,19 @@ impl CellFold {
         }
     }
 
+    /// What a cell had said whose end never came: stdout, stderr, and results as an outcome has them.
+    #[must_use]
+    pub fn abandon(self) -> (String, String, Vec<Forms>) {
+        let results = self.main.into_iter().chain(self.displays.into_iter().map(|shown| shown.forms)).collect();
+        (self.stdout, self.stderr, results)
+    }
+
+    /// Whether the cell's end has come.
+    #[must_use]
+    pub fn is_ended(&self) -> bool {
+        self.end.is_some()
+    }
+
     /// The outcome, or `None` if the cell's end never came.
     #[must_use]
     pub fn finish(mut self) -> Option<CellOutcome> {

@@ -99,7 +99,9 @@ class LongCells:
 
 
 @pytest.fixture(scope="session")
-def long_cells(server: Server) -> Iterator[LongCells]:
+def long_cells(make_server: Callable[..., Server]) -> Iterator[LongCells]:
+    # Of its own, for other tests look at all sandboxes that theirs has.
+    server = make_server()
     code = "import time; time.sleep(75); 'done'"
     host, port = server.url.removeprefix("http://").split(":")
     proxy = IdleProxy(host, int(port), seconds=30)

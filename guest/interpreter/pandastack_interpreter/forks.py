@@ -16,7 +16,7 @@ MOST_MORE, MOST_MORE_OF_MANY = 40, 20
 _MANY = 60
 #: ``struct sysinfo`` up to its count of tasks: see sysinfo(2).
 _SYSINFO = struct.Struct("@l3L6LH")
-
+_LIBC = ctypes.CDLL(None)
 
 #: What the running cell and its copies may not exceed; set at its first fork.
 _most: int | None = None
@@ -48,6 +48,6 @@ def bound() -> None:
 def count_tasks() -> int:
     """How many there are in the sandbox."""
     buffer = ctypes.create_string_buffer(128)
-    if ctypes.CDLL(None).sysinfo(buffer) != 0:
+    if _LIBC.sysinfo(buffer) != 0:
         return 0
     return int(_SYSINFO.unpack_from(buffer.raw)[-1])

@@ -21,20 +21,6 @@ def test_a_second_client_continues_the_context(server: Server, sandbox: Sandbox)
     first.close()
 
 
-def test_parallel_cells_of_one_context_take_turns(ctx: Context):
-    """O-40"""
-    ctx.run("n = 0")
-
-    def job(number: int) -> str:
-        code = f"m = n\nimport time; time.sleep(.1)\nn = m + 1\nprint('job', {number})"
-        return ctx.run(code, timeout=20).stdout
-
-    with ThreadPoolExecutor(8) as threads:
-        outputs = list(threads.map(job, range(8)))
-    assert outputs == [f"job {number}\n" for number in range(8)]
-    assert ctx.run("n").text == "8"
-
-
 def test_contexts_run_side_by_side(make_context: Callable[..., Context]):
     one, other = make_context(), make_context()
     meeting = (

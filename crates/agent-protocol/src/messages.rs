@@ -65,6 +65,9 @@ pub struct ActivityReply {
     /// What keeps it awake, for people, e.g. `process 41 (python3)`; empty when quiescent.
     #[prost(string, tag = "2")]
     pub reason: String,
+    /// A cell or a command of a request runs, even if its caller went away. Background processes do not count.
+    #[prost(bool, tag = "3")]
+    pub working: bool,
 }
 
 /// Runs one command to its end. Output arrives as [`ExecEvent`]s.

@@ -86,7 +86,11 @@ impl Calls for Agent {
 
     async fn activity(&self, _: Request<ActivityRequest>) -> Result<Response<ActivityReply>, Status> {
         let reason = self.activity_now().err();
-        Ok(Response::new(ActivityReply { quiescent: reason.is_none(), reason: reason.unwrap_or_default() }))
+        Ok(Response::new(ActivityReply {
+            quiescent: reason.is_none(),
+            reason: reason.unwrap_or_default(),
+            working: self.under_way.under_way() > 0,
+        }))
     }
 
     type ExecStream = Answers<ExecEvent, CallGuard>;

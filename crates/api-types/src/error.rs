@@ -68,9 +68,28 @@ error_codes! {
     TemplateNotBuilt = "template.not_built", 503, false;
     TemplateNotFoundByName = "template.unknown", 404, false;
     TemplateBuildNotFound = "template.build_not_found", 404, false;
+    /// A hibernated sandbox could not be woken; its image is unharmed.
+    SandboxWakeFailed = "sandbox.wake_failed", 503, true;
+    /// No child could be started; the parent goes on.
+    ForkFailed = "sandbox.fork_failed", 500, true;
     SnapshotNotFound = "snapshot.not_found", 404, false;
+    /// The sandbox could not be captured; it goes on.
+    SnapshotFailed = "snapshot.failed", 500, true;
+    /// Its files are not what they were when it was taken.
+    SnapshotDamaged = "snapshot.damaged", 500, false;
+    /// It was taken on another kind of machine, engine or version.
+    SnapshotIncompatible = "snapshot.incompatible", 409, false;
+    /// Something is made from it right now.
+    SnapshotInUse = "snapshot.in_use", 409, true;
     QuotaSandboxes = "quota.sandboxes_exceeded", 429, false;
+    QuotaMemory = "quota.memory_exceeded", 429, false;
+    QuotaSnapshots = "quota.snapshots_exceeded", 429, false;
+    QuotaDisk = "quota.disk_exceeded", 429, false;
     CapacityUnavailable = "capacity.unavailable", 503, true;
+    /// The host's disk is full up to its reserve.
+    CapacityDisk = "capacity.disk", 507, true;
+    /// The idempotency key was used for another request.
+    IdempotencyMismatch = "idempotency.conflict", 409, false;
     RateLimit = "rate_limit.api", 429, true;
     CommandTimeout = "command.timeout", 504, false;
     CellTimeout = "cell.timeout", 504, false;

@@ -93,6 +93,14 @@ impl SandboxId {
     }
 }
 
+impl SnapshotId {
+    /// A fresh id; later ones sort after earlier ones.
+    #[must_use]
+    pub fn random() -> Self {
+        Self(uuid::Uuid::now_v7().to_string())
+    }
+}
+
 impl ContextId {
     #[must_use]
     pub fn random() -> Self {

@@ -38,6 +38,56 @@ pub struct CreateSandbox {
     /// Accepted and ignored: the template decides.
     #[serde(skip_serializing)]
     pub rootfs_path: Option<String>,
+    /// A second request with the same key gets the sandbox of the first. The header `Idempotency-Key` says the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<String>,
+}
+
+/// `POST /v1/sandboxes/{id}/snapshots`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CreateSnapshot {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<BTreeMap<String, String>>,
+}
+
+/// `POST /v1/sandboxes/{id}/fork` and `/fork-tree`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Fork {
+    /// From 1 to 16.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub count: Option<i64>,
+    /// Accepted and ignored: a fork always has memory and files, and the parent always goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<BTreeMap<String, String>>,
+    /// As for a create.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<String>,
+}
+
+/// `POST /v1/sandboxes/{id}/promote`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Promote {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cleanup_siblings: Option<bool>,
+    /// Known to the child; only checked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tree_id: Option<String>,
+}
+
+/// `POST /v1/snapshots/gc`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CollectGarbage {
+    /// Only says what would be removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dry_run: Option<bool>,
 }
 
 /// `PATCH /v1/sandboxes/{id}/lifecycle`.

@@ -14,6 +14,8 @@ pub enum SandboxStatus {
     Creating,
     Running,
     Paused,
+    /// Memory, processes and files are on disk; the next request that needs it wakes it.
+    Hibernated,
     Stopping,
     Failed,
     Deleted,
@@ -26,6 +28,7 @@ impl SandboxStatus {
             Self::Creating => "creating",
             Self::Running => "running",
             Self::Paused => "paused",
+            Self::Hibernated => "hibernated",
             Self::Stopping => "stopping",
             Self::Failed => "failed",
             Self::Deleted => "deleted",
@@ -44,7 +47,7 @@ pub struct Sandbox {
     pub metadata: BTreeMap<String, String>,
     /// `microvm`, `gvisor` or `none`.
     pub isolation: String,
-    /// `warm` (claimed from the pool), `snapshot` (restored on demand) or `cold`.
+    /// `warm` (claimed from the pool), `snapshot` (restored on demand), `cold`, `fork` or `wake`.
     pub boot_mode: String,
     /// Milliseconds the create took on the server, at least 1.
     pub boot_ms: u64,
@@ -55,9 +58,15 @@ pub struct Sandbox {
     pub ttl_seconds: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_snapshot: Option<String>,
-    /// Why it ended or failed: `ttl`, `killed`, `oom`, `engine_failed`, `host_restart`.
+    /// Why it does not run: `ttl`, `idle`, `killed`, `oom`, `engine_failed`, `host_restart`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<String>,
+    /// Bytes of the host's memory that its processes have resident; absent while it has no machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Bytes of what it has written, or of its image while it is hibernated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_bytes: Option<u64>,
     /// There is no network device; the field is for clients that print it.
     pub guest_ip: String,
 }
@@ -70,9 +79,154 @@ pub struct Lifecycle {
     pub idle_seconds: u64,
     /// Requests under way; while there are any, the sandbox is not idle.
     pub active_requests: u64,
-    /// When it will end if nothing happens, RFC 3339; absent if never.
+    pub status: SandboxStatus,
+    /// When the last request ended, or its status changed, RFC 3339.
+    pub last_active_at: String,
+    /// When it will end if nothing happens, RFC 3339; absent if never, and while requests are under way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
+    /// When it will be hibernated if nothing happens, RFC 3339; only a persistent one is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hibernates_at: Option<String>,
+    /// Why it does not run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<String>,
+}
+
+/// A snapshot: memory, processes and files of a sandbox at one instant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    pub id: String,
+    pub workspace: String,
+    /// The sandbox it was taken of, which may be gone.
+    pub sandbox_id: String,
+    /// `snapshot`, or `fork` for what a fork was made from, which is kept for a short while only.
+    pub kind: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    pub metadata: BTreeMap<String, String>,
+    pub template: String,
+    pub cpu: u32,
+    pub memory_mb: u64,
+    /// Bytes on the host's disk.
+    pub size_bytes: u64,
+    /// Milliseconds the source stood still.
+    pub paused_ms: u64,
+    /// RFC 3339.
+    pub created_at: String,
+    /// Sandboxes that need it to exist.
+    pub used_by: Vec<String>,
+    /// When it is removed if nothing uses it, RFC 3339; absent for one that is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<String>,
+    /// Where the memory is; for clients that print it.
+    pub mem_path: String,
+    /// Where the state of the processes is; for clients that print it.
+    pub state_path: String,
+}
+
+/// `GET /v1/snapshots`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotList {
+    pub snapshots: Vec<Snapshot>,
+}
+
+/// `POST /v1/sandboxes/{id}/fork` and `/fork-tree`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fork {
+    /// Names the children of a fork-tree together; absent for a fork.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree_id: Option<String>,
+    pub parent_id: String,
+    pub snapshot_id: String,
+    /// When the children's instant was, RFC 3339.
+    pub at: String,
+    /// Milliseconds the parent stood still.
+    pub paused_ms: u64,
+    /// The first child, for clients that ask for one; absent for a fork-tree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<Sandbox>,
+    /// In the order of `fork_index`.
+    pub children: Vec<Sandbox>,
+    /// Children that could not be started.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<ForkFailure>,
+}
+
+/// A child of a fork that could not be started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForkFailure {
+    pub index: usize,
+    pub err: String,
+}
+
+/// `POST /v1/sandboxes/{id}/promote`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Promoted {
+    pub winner: String,
+    /// Empty if the winner belongs to no fork-tree.
+    pub tree_id: String,
+    /// Siblings that are gone, including those that were gone before.
+    pub deleted: Vec<String>,
+    /// Siblings that could not be removed, with the reason.
+    pub failures: BTreeMap<String, String>,
+}
+
+/// Something that happened to a sandbox.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// RFC 3339.
+    pub time: String,
+    pub sandbox_id: String,
+    /// E.g. `sandbox.hibernated`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub payload: BTreeMap<String, String>,
+}
+
+/// `GET /v1/sandboxes/{id}/events`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventList {
+    pub events: Vec<Event>,
+}
+
+/// What a workspace uses of something, and may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quota {
+    pub used: u64,
+    pub max: u64,
+}
+
+/// `GET /v1/quotas`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quotas {
+    pub workspace: String,
+    pub sandboxes: Quota,
+    /// Of running and paused sandboxes.
+    pub memory_mb: Quota,
+    pub snapshots: Quota,
+    /// Of snapshots and hibernated sandboxes.
+    pub disk_bytes: Quota,
+    pub max_ttl_seconds: u64,
+    pub max_upload_bytes: u64,
+}
+
+/// What garbage collection removed, or would remove.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GcReport {
+    pub dry_run: bool,
+    pub removed: Vec<Garbage>,
+    /// Of what was removed.
+    pub bytes: u64,
+}
+
+/// Something on disk that nothing needs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Garbage {
+    pub id: String,
+    pub bytes: u64,
+    /// Why nothing needs it.
+    pub reason: String,
 }
 
 /// `POST /v1/sandboxes/{id}/exec`.

@@ -75,6 +75,8 @@ impl NewSandbox {
             stop_reason: None,
             cpu: 0,
             memory_mb: 0,
+            snapshot_id: None,
+            request: None,
         };
         Ok(Self { record, slot: CreateSlot::take(inner)? })
     }

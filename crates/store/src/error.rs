@@ -19,13 +19,37 @@ pub enum StoreError {
     OutOfRange { field: &'static str, value: u64 },
     #[error("the operating system gave no random bytes")]
     Random(#[source] getrandom::Error),
+    #[error("could not write the database to disk: it is read all the time")]
+    Busy,
     /// Cannot happen unless the random source is broken.
     #[error("every new token collided with an existing one")]
     TokenCollision,
 }
 
+/// SQLite's code for a full disk, and the one it has if the index of its log cannot grow.
+const FULL_CODES: [&str; 2] = ["13", "4874"];
+
 impl StoreError {
+    /// Whether it failed because the disk is full, so that room on it helps.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        match self {
+            Self::CreateFile { source, .. } => source.kind() == std::io::ErrorKind::StorageFull,
+            Self::Open(source) | Self::Query { source, .. } => is_full(source),
+            Self::Migrate(sqlx::migrate::MigrateError::Execute(source)) => is_full(source),
+            _ => false,
+        }
+    }
+
     pub(crate) fn query(operation: &'static str) -> impl FnOnce(sqlx::Error) -> Self {
         move |source| Self::Query { operation, source }
+    }
+}
+
+fn is_full(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Database(error) => error.code().is_some_and(|code| FULL_CODES.contains(&code.as_ref())),
+        sqlx::Error::Io(error) => error.kind() == std::io::ErrorKind::StorageFull,
+        _ => false,
     }
 }

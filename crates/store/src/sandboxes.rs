@@ -1,9 +1,13 @@
-use std::collections::BTreeMap;
-
-use pandastack_api_types::{SandboxId, WorkspaceName, views::SandboxStatus};
+use pandastack_api_types::{SandboxId, SnapshotId, WorkspaceName, views::SandboxStatus};
 use sqlx::FromRow;
 
-use crate::{SandboxRecord, Store, StoreError, store::now_ms};
+use crate::{
+    RequestKey, SandboxRecord, Store, StoreError,
+    columns::{map_from, map_text, signed},
+    store::now_ms,
+};
+
+const TABLE: &str = "sandboxes";
 
 impl Store {
     /// Records a new sandbox.
@@ -14,8 +18,8 @@ impl Store {
         sqlx::query(
             "INSERT INTO sandboxes (id, workspace, vm_id, template, template_hash, status, metadata, persistent,
                  ttl_seconds, created_at_ms, last_active_ms, boot_mode, boot_ms, isolation, from_snapshot, stop_reason,
-                 cpu, memory_mb)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+                 cpu, memory_mb, snapshot_id, request_key, request_hash)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
         )
         .bind(record.id.as_str())
         .bind(record.workspace.as_str())
@@ -23,7 +27,7 @@ impl Store {
         .bind(&record.template)
         .bind(&record.template_hash)
         .bind(record.status.as_str())
-        .bind(metadata_text(&record.metadata))
+        .bind(map_text(&record.metadata))
         .bind(record.persistent)
         .bind(signed("ttl_seconds", record.ttl_seconds)?)
         .bind(record.created_at_ms)
@@ -35,13 +39,16 @@ impl Store {
         .bind(&record.stop_reason)
         .bind(record.cpu)
         .bind(signed("memory_mb", record.memory_mb)?)
+        .bind(record.snapshot_id.as_ref().map(SnapshotId::as_str))
+        .bind(record.request.as_ref().map(|request| &request.key))
+        .bind(record.request.as_ref().map(|request| &request.hash))
         .execute(&self.pool)
         .await
         .map_err(StoreError::query("insert a sandbox"))?;
         Ok(())
     }
 
-    /// Sets status and reason. False if there is no such sandbox or it is deleted: a deleted one never comes back.
+    /// Sets status and reason; without one the old reason stays, except that a running sandbox has none. False if there is no such sandbox or it is deleted: a deleted one never comes back.
     ///
     /// # Errors
     /// If the database fails.
@@ -53,7 +60,8 @@ impl Store {
     ) -> Result<bool, StoreError> {
         let deleted_at_ms = (status == SandboxStatus::Deleted).then(now_ms);
         let query = sqlx::query(
-            "UPDATE sandboxes SET status = ?2, stop_reason = coalesce(?3, stop_reason), deleted_at_ms = ?4
+            "UPDATE sandboxes SET status = ?2, deleted_at_ms = ?4,
+                 stop_reason = CASE WHEN ?2 = 'running' THEN ?3 ELSE coalesce(?3, stop_reason) END
              WHERE id = ?1 AND status <> 'deleted'",
         )
         .bind(id.as_str())
@@ -81,6 +89,17 @@ impl Store {
         .bind(vm_id)
         .bind(boot_mode)
         .bind(signed("boot_ms", boot_ms)?);
+        self.changed("set the machine of a sandbox", query).await
+    }
+
+    /// Records the machine that is about to exist, or that there is none. The status stays. False as above.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn set_vm_id(&self, id: &SandboxId, vm_id: Option<&str>) -> Result<bool, StoreError> {
+        let query = sqlx::query("UPDATE sandboxes SET vm_id = ?2 WHERE id = ?1 AND status <> 'deleted'")
+            .bind(id.as_str())
+            .bind(vm_id);
         self.changed("set the machine of a sandbox", query).await
     }
 
@@ -138,6 +157,26 @@ impl Store {
         rows.into_iter().map(SandboxRecord::try_from).collect()
     }
 
+    /// The sandboxes that requests with an idempotency key made, of any status, oldest first.
+    ///
+    /// # Errors
+    /// If the database fails or a row is damaged.
+    pub async fn sandboxes_of_request(
+        &self,
+        workspace: &WorkspaceName,
+        key: &str,
+    ) -> Result<Vec<SandboxRecord>, StoreError> {
+        let rows: Vec<Row> = sqlx::query_as(
+            "SELECT * FROM sandboxes WHERE workspace = ?1 AND request_key = ?2 ORDER BY created_at_ms, id",
+        )
+        .bind(workspace.as_str())
+        .bind(key)
+        .fetch_all(&self.pool)
+        .await
+        .map_err(StoreError::query("look up a request"))?;
+        rows.into_iter().map(SandboxRecord::try_from).collect()
+    }
+
     /// The sandboxes of all workspaces that a restarted server must look for: neither deleted nor failed.
     ///
     /// # Errors
@@ -172,15 +211,6 @@ impl Store {
             .map_err(StoreError::query("prune deleted sandboxes"))?;
         Ok(done.rows_affected())
     }
-
-    async fn changed(
-        &self,
-        operation: &'static str,
-        query: sqlx::query::Query<'_, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>,
-    ) -> Result<bool, StoreError> {
-        let done = query.execute(&self.pool).await.map_err(StoreError::query(operation))?;
-        Ok(done.rows_affected() > 0)
-    }
 }
 
 /// The columns as SQLite holds them.
@@ -204,6 +234,9 @@ struct Row {
     stop_reason: Option<String>,
     cpu: u32,
     memory_mb: i64,
+    snapshot_id: Option<String>,
+    request_key: Option<String>,
+    request_hash: Option<String>,
 }
 
 impl TryFrom<Row> for SandboxRecord {
@@ -217,7 +250,7 @@ impl TryFrom<Row> for SandboxRecord {
             template: row.template,
             template_hash: row.template_hash,
             status: status_from(&row.status).ok_or_else(|| corrupt("status", &row.status))?,
-            metadata: serde_json::from_str(&row.metadata).map_err(|_| corrupt("metadata", &row.metadata))?,
+            metadata: map_from(TABLE, "metadata", &row.metadata)?,
             persistent: row.persistent,
             ttl_seconds: unsigned("ttl_seconds", row.ttl_seconds)?,
             created_at_ms: row.created_at_ms,
@@ -229,27 +262,23 @@ impl TryFrom<Row> for SandboxRecord {
             stop_reason: row.stop_reason,
             cpu: row.cpu,
             memory_mb: unsigned("memory_mb", row.memory_mb)?,
+            snapshot_id: row.snapshot_id.map(|id| id.parse().map_err(|_| corrupt("snapshot_id", &id))).transpose()?,
+            request: row.request_key.zip(row.request_hash).map(|(key, hash)| RequestKey { key, hash }),
         })
     }
 }
 
 fn status_from(text: &str) -> Option<SandboxStatus> {
-    use SandboxStatus::{Creating, Deleted, Failed, Paused, Running, Stopping};
-    [Creating, Running, Paused, Stopping, Failed, Deleted].into_iter().find(|status| status.as_str() == text)
-}
-
-fn metadata_text(metadata: &BTreeMap<String, String>) -> String {
-    serde_json::to_string(metadata).expect("a map of strings is always JSON")
+    use SandboxStatus::{Creating, Deleted, Failed, Hibernated, Paused, Running, Stopping};
+    [Creating, Running, Paused, Hibernated, Stopping, Failed, Deleted]
+        .into_iter()
+        .find(|status| status.as_str() == text)
 }
 
 fn corrupt(column: &'static str, value: &str) -> StoreError {
-    StoreError::CorruptRow { table: "sandboxes", column, value: value.chars().take(80).collect() }
-}
-
-fn signed(field: &'static str, value: u64) -> Result<i64, StoreError> {
-    i64::try_from(value).map_err(|_| StoreError::OutOfRange { field, value })
+    crate::columns::corrupt(TABLE, column, value)
 }
 
 fn unsigned(column: &'static str, value: i64) -> Result<u64, StoreError> {
-    u64::try_from(value).map_err(|_| corrupt(column, &value.to_string()))
+    crate::columns::unsigned(TABLE, column, value)
 }

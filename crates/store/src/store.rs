@@ -8,11 +8,14 @@ use sqlx::{
 
 use crate::StoreError;
 
-static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
+pub(crate) static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
 
 /// SQLite has one writer at a time; a few more connections let reads go beside it.
 const CONNECTIONS: u32 = 4;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A statement that changes rows.
+pub(crate) type Change<'a> = sqlx::query::Query<'a, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>;
 
 /// The database. A clone is another handle to the same one.
 #[derive(Clone, Debug)]
@@ -49,9 +52,27 @@ impl Store {
         Self::migrated(pool.await.map_err(StoreError::Open)?).await
     }
 
+    /// Makes everything committed so far survive a power cut. It costs a few writes that wait for the disk.
+    ///
+    /// # Errors
+    /// If the database fails, or someone reads an old state of it for so long that it cannot be written back.
+    pub async fn sync(&self) -> Result<(), StoreError> {
+        let (busy, _, _): (i64, i64, i64) = sqlx::query_as("PRAGMA wal_checkpoint(FULL)")
+            .fetch_one(&self.pool)
+            .await
+            .map_err(StoreError::query("write the database to disk"))?;
+        if busy == 0 { Ok(()) } else { Err(StoreError::Busy) }
+    }
+
     /// Writes everything back into the main file and closes it.
     pub async fn close(&self) {
         self.pool.close().await;
+    }
+
+    /// Runs a statement and says whether it changed a row.
+    pub(crate) async fn changed(&self, operation: &'static str, change: Change<'_>) -> Result<bool, StoreError> {
+        let done = change.execute(&self.pool).await.map_err(StoreError::query(operation))?;
+        Ok(done.rows_affected() > 0)
     }
 
     async fn migrated(pool: SqlitePool) -> Result<Self, StoreError> {

@@ -4,6 +4,9 @@ use pandastack_api_types::{SandboxId, WorkspaceName, views::SandboxStatus};
 
 use crate::{SandboxRecord, Store, TokenSecret};
 
+mod migrations;
+mod snapshots;
+
 fn workspace(name: &str) -> WorkspaceName {
     name.parse().unwrap()
 }
@@ -28,6 +31,8 @@ fn record(workspace_name: &str, created_at_ms: i64) -> SandboxRecord {
         stop_reason: None,
         cpu: 2,
         memory_mb: 2048,
+        snapshot_id: None,
+        request: None,
     }
 }
 

@@ -9,16 +9,26 @@
 //!   check_sizes(): on each restore, cheap                           check_digests(): on demand, reads everything
 //! ```
 //!
-//! This crate does not restore, place or delete snapshots.
+//! [`SnapshotStore`] keeps them below a data directory, each under its id:
+//!
+//! ```text
+//!   snapshots/{id}.new/    being made          begin() .. finish() or dropped
+//!   snapshots/{id}/        whole               renamed last
+//!   snapshots/{id}.gone/   being removed       renamed first
+//! ```
+//!
+//! This crate does not restore snapshots and does not decide which are kept.
 
 mod cpu;
 mod durable;
 mod files;
 mod manifest;
+mod store;
 mod verdict;
 
 pub use cpu::{Cpu, CpuError};
 pub use durable::{sync_directory, write_durably};
-pub use files::{DamagedError, SnapshotFile, check_digests, check_sizes};
+pub use files::{DamagedError, Durability, SnapshotFile, check_digests, check_sizes};
 pub use manifest::{FORMAT, MANIFEST_NAME, Manifest, Meta, ReadError, TemplateRef, WriteError, read, write};
+pub use store::{Draft, Found, FoundState, OpenError, SnapshotStore, Space};
 pub use verdict::{HostFacts, Incompatible, verdict};

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     cpu::Cpu,
     durable::write_durably,
-    files::{MAX_FILES, SnapshotFile, describe},
+    files::{Durability, MAX_FILES, SnapshotFile, describe},
 };
 
 /// The name of the manifest in a snapshot's directory.
@@ -74,6 +74,21 @@ pub enum WriteError {
     Encode(#[from] serde_json::Error),
     #[error("could not write the manifest")]
     Write { source: io::Error },
+    #[error("could not give the snapshot its name")]
+    Publish { source: io::Error },
+}
+
+impl WriteError {
+    /// Whether it failed because the disk is full, so that room on it helps.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        match self {
+            Self::Files { source } | Self::Write { source } | Self::Publish { source } => {
+                matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+            }
+            Self::Encode(_) => false,
+        }
+    }
 }
 
 /// A directory has no usable manifest.
@@ -98,10 +113,20 @@ pub enum ReadError {
 /// # Errors
 /// The files could not be read or synced, or the manifest not be written.
 pub fn write(dir: &Path, meta: Meta) -> Result<Manifest, WriteError> {
-    let files = describe(dir).map_err(|source| WriteError::Files { source })?;
+    write_as(dir, meta, Durability::Durable)
+}
+
+/// Describes the files in `dir` and writes its manifest last.
+pub(crate) fn write_as(dir: &Path, meta: Meta, durability: Durability) -> Result<Manifest, WriteError> {
+    let files = describe(dir, durability).map_err(|source| WriteError::Files { source })?;
     let manifest = Manifest { format: FORMAT, meta, files };
     let bytes = serde_json::to_vec_pretty(&manifest)?;
-    write_durably(&dir.join(MANIFEST_NAME), &bytes).map_err(|source| WriteError::Write { source })?;
+    let path = dir.join(MANIFEST_NAME);
+    let written = match durability {
+        Durability::Durable => write_durably(&path, &bytes),
+        Durability::Fleeting => fs_err::write(&path, &bytes),
+    };
+    written.map_err(|source| WriteError::Write { source })?;
     Ok(manifest)
 }
 

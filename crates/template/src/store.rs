@@ -145,6 +145,16 @@ impl TemplateStore {
         Ok(self.find(&plan, engine))
     }
 
+    /// A version of a template that is still on disk, whether or not it is what would be built now. Its snapshot is not looked at:
+    /// this is for what was made from that version and needs its root file system and runtime.
+    #[must_use]
+    pub fn by_hash(&self, name: &str, hash: &str) -> Option<BuiltTemplate> {
+        if !is_file_name(name) || !is_file_name(hash) {
+            return None;
+        }
+        self.whole(name, hash)
+    }
+
     /// Builds what is missing of a template; does nothing if it is ready. Safe to interrupt and to run twice at the same time.
     ///
     /// # Errors
@@ -246,23 +256,26 @@ impl TemplateStore {
 
     /// Looks a planned template up and makes sure that it is whole.
     fn find(&self, plan: &Plan<'_>, engine: &dyn Engine) -> Option<BuiltTemplate> {
-        let dir = self.template_path(&plan.recipe.name, &plan.hash);
-        let record: TemplateManifest = manifest::read(&dir.join(TEMPLATE_MANIFEST))?;
-        let template = self.assemble(&record);
-        let intact = record.format == FORMAT
-            && record.hash == plan.hash
-            && template.rootfs.is_dir()
-            && template.runtime_dir.join(runtime::AGENT_NAME).is_file();
-        if !intact {
-            return None;
-        }
+        let template = self.whole(&plan.recipe.name, &plan.hash)?;
         if let Some(snapshot) = &template.snapshot
             && let Err(reason) = self.snapshot_fits(snapshot, plan, engine)
         {
-            tracing::warn!(template = %record.name, %reason, "the template's snapshot cannot be used");
+            tracing::warn!(template = %template.name, %reason, "the template's snapshot cannot be used");
             return None;
         }
         Some(template)
+    }
+
+    /// A version whose record, root file system and runtime are there.
+    fn whole(&self, name: &str, hash: &str) -> Option<BuiltTemplate> {
+        let record: TemplateManifest = manifest::read(&self.template_path(name, hash).join(TEMPLATE_MANIFEST))?;
+        let template = self.assemble(&record);
+        let whole = record.format == FORMAT
+            && record.name == name
+            && record.hash == hash
+            && template.rootfs.is_dir()
+            && template.runtime_dir.join(runtime::AGENT_NAME).is_file();
+        whole.then_some(template)
     }
 
     fn snapshot_fits(&self, dir: &Path, plan: &Plan<'_>, engine: &dyn Engine) -> Result<(), String> {
@@ -412,6 +425,12 @@ impl TemplateStore {
         report.removed.push(dir.strip_prefix(&self.data_dir).unwrap_or(dir).to_owned());
         Ok(())
     }
+}
+
+/// One part of a path, which cannot lead out of the directory it is looked up in.
+fn is_file_name(text: &str) -> bool {
+    let mut parts = Path::new(text).components();
+    matches!((parts.next(), parts.next()), (Some(std::path::Component::Normal(part)), None) if part == text)
 }
 
 fn agent_args(recipe: &Recipe, interpreter: &str, python: &str, sim: bool) -> Vec<String> {

@@ -104,6 +104,31 @@ async fn another_agent_or_engine_version_is_another_template() {
 }
 
 #[tokio::test]
+async fn an_older_version_is_found_by_its_hash() {
+    let f = fixture();
+    let old = f.store.build(f.recipe, sim("1"), &f.agent, &Silent).await.unwrap();
+    fs_err::write(&f.agent, "agent 2").unwrap();
+    assert_eq!(f.store.ready(f.recipe, sim("1").as_ref(), &f.agent).await.unwrap(), None);
+    assert_eq!(f.store.by_hash(&old.name, &old.hash), Some(old.clone()));
+    let leading_out = format!("../{}/{}", old.name, old.hash);
+    for hash in
+        ["", ".", "..", "/", "absent", &leading_out, &format!("{}/", old.hash), &format!("./{}", old.hash), "a\0b"]
+    {
+        assert_eq!(f.store.by_hash(&old.name, hash), None, "{hash:?}");
+    }
+    for name in ["", "..", "../templates/code-interpreter", "ubuntu-24.04"] {
+        assert_eq!(f.store.by_hash(name, &old.hash), None, "{name:?}");
+    }
+    let copy = f.store.template_path(&old.name, "copied");
+    fs_err::create_dir(&copy).unwrap();
+    fs_err::copy(f.store.template_path(&old.name, &old.hash).join(TEMPLATE_MANIFEST), copy.join(TEMPLATE_MANIFEST))
+        .unwrap();
+    assert_eq!(f.store.by_hash(&old.name, "copied"), None, "it says that it is another");
+    fs_err::remove_dir_all(&old.runtime_dir).unwrap();
+    assert_eq!(f.store.by_hash(&old.name, &old.hash), None);
+}
+
+#[tokio::test]
 async fn a_damaged_template_is_built_again() {
     let f = fixture();
     let built = f.store.build(f.recipe, sim("1"), &f.agent, &Silent).await.unwrap();

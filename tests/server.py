@@ -45,12 +45,14 @@ def free_port() -> int:
 class Server:
     """One server process over a data directory of its own that borrows the baked templates."""
 
-    def __init__(self, root: Path, *arguments: str, pool_size: int = 0):
+    def __init__(self, root: Path, *arguments: str, pool_size: int = 0, settings: dict[str, str] | None = None):
         self.data_dir = root / "data"
         self.home = root / "home"
         self.log = root / "server.log"
         self.url = f"http://127.0.0.1:{free_port()}"
         self._arguments = (*arguments, "--pool-size", str(pool_size))
+        # Environment variables of the server beside the caller's.
+        self.settings = settings or {}
         self.process: subprocess.Popen | None = None
         for directory in (self.data_dir, self.home):
             directory.mkdir(parents=True)
@@ -78,7 +80,7 @@ class Server:
         command += ["--data-dir", self.data_dir, *self._arguments]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment | self.settings
             )
         wait_until(self._answers, 30, f"server start, see {self.log}")
         return self
@@ -93,6 +95,14 @@ class Server:
     def kill9(self) -> None:
         self.process.kill()
         self.process.wait()
+
+    def restart(self, *, kill: bool = False) -> None:
+        """Ends the server, on request or at once, and starts it again."""
+        if kill:
+            self.kill9()
+        else:
+            assert self.terminate() == 0
+        self.start()
 
     def terminate(self, seconds: float = 30) -> int:
         self.process.send_signal(signal.SIGTERM)

@@ -39,16 +39,6 @@ def test_requests_keep_a_sandbox_alive(server: Server):
         assert sandbox.exec("sleep 3; echo long").stdout == "long\n", "a request under way counts"
 
 
-def test_a_paused_sandbox_outlives_its_ttl(server: Server):
-    """O-52"""
-    with server.client().sandboxes.create(ttl_seconds=1) as sandbox:
-        sandbox.pause()
-        time.sleep(3)
-        assert sandbox.refresh().status == "paused"
-        sandbox.resume()
-        assert sandbox.exec("true").exit_code == 0
-
-
 def test_50_creates_and_kills_leave_nothing(make_server: Callable[..., Server]):
     server = make_server()
     client, ids = server.client(), set()

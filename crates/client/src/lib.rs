@@ -5,6 +5,7 @@ mod error;
 mod events;
 mod files;
 mod sandboxes;
+mod snapshots;
 mod tokens;
 
 #[cfg(test)]

@@ -56,6 +56,33 @@ async fn paths_are_encoded() {
 }
 
 #[tokio::test]
+async fn filters_are_sent_only_if_given() {
+    const EMPTY: &str = "HTTP/1.1 200 OK\r\ncontent-length: 16\r\n\r\n{\"snapshots\":[]}";
+    for (sandbox, line) in
+        [(None, "GET /v1/snapshots HTTP/1.1"), (Some("a&b"), "GET /v1/snapshots?sandbox_id=a%26b HTTP/1.1")]
+    {
+        let (url, server) = answer_once(EMPTY);
+        assert!(Client::new(&url, None).unwrap().list_snapshots(sandbox).await.unwrap().is_empty());
+        assert_eq!(server.join().unwrap().lines().next().unwrap(), line);
+    }
+    let (url, server) = answer_once("HTTP/1.1 200 OK\r\ncontent-length: 13\r\n\r\n{\"events\":[]}");
+    assert!(Client::new(&url, None).unwrap().events("s", Some(7)).await.unwrap().is_empty());
+    assert!(server.join().unwrap().starts_with("GET /v1/sandboxes/s/events?tail=7 HTTP/1.1"));
+}
+
+#[tokio::test]
+async fn a_fork_says_which_children_failed() {
+    let (url, server) = answer_once(
+        "HTTP/1.1 201 Created\r\nconnection: close\r\n\r\n{\"parent_id\":\"p\",\"snapshot_id\":\"s\",\"at\":\"t\",\"paused_ms\":3,\
+         \"children\":[],\"errors\":[{\"index\":1,\"err\":\"no room\"}],\"new_field\":1}",
+    );
+    let params = params::Fork { count: Some(2), ..params::Fork::default() };
+    let fork = Client::new(&url, None).unwrap().fork("p", &params).await.unwrap();
+    assert_eq!((fork.paused_ms, fork.errors[0].index, fork.errors[0].err.as_str()), (3, 1, "no room"));
+    assert!(server.join().unwrap().starts_with("POST /v1/sandboxes/p/fork HTTP/1.1"));
+}
+
+#[tokio::test]
 async fn an_answer_of_something_else_is_told_apart() {
     let (url, server) = answer_once("HTTP/1.1 502 Bad Gateway\r\nconnection: close\r\n\r\n<html>");
     let error = Client::new(&url, None).unwrap().list().await.unwrap_err();

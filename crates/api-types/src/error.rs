@@ -116,6 +116,14 @@ error_codes! {
     Internal = "internal.error", 500, false;
 }
 
+impl ErrorCode {
+    /// Seconds after which a host that is full may have room again; the published Python client retries only if it is told.
+    #[must_use]
+    pub fn retry_after_seconds(self) -> Option<u64> {
+        matches!(self, Self::CapacityUnavailable | Self::CapacityDisk).then_some(5)
+    }
+}
+
 impl std::fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.as_str())
@@ -134,7 +142,7 @@ pub trait Coded: std::error::Error {
 
     /// Seconds after which a retry makes sense, sent as `Retry-After`.
     fn retry_after_seconds(&self) -> Option<u64> {
-        None
+        self.code().retry_after_seconds()
     }
 
     /// Output that had arrived before the error, sent beside it.

@@ -137,6 +137,20 @@ pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
+/// The idempotency key of a request: in its body or in the header `Idempotency-Key`.
+///
+/// # Errors
+/// If there are two that differ, or the header is no text.
+pub fn idempotency_key(headers: &HeaderMap, in_body: Option<String>) -> Result<Option<String>, ApiError> {
+    let refused = |message: &str| ApiError::new(ErrorCode::ValidationField, message);
+    let Some(header) = headers.get("idempotency-key") else { return Ok(in_body) };
+    let header = std::str::from_utf8(header.as_bytes()).map_err(|_| refused("Idempotency-Key must be UTF-8"))?;
+    if in_body.as_deref().is_some_and(|key| key != header) {
+        return Err(refused("Idempotency-Key and idempotency_key differ"));
+    }
+    Ok(Some(header.to_owned()))
+}
+
 /// Refuses what is plainly something else. `curl -d` says it sends a form, and the published clients name no type
 /// for small bodies, so those are let through to the JSON parser.
 fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {

@@ -3,9 +3,11 @@
 mod contexts;
 mod exec;
 mod files;
+mod forks;
 mod lifecycle;
 mod sandboxes;
 mod server;
+mod snapshots;
 mod templates;
 mod tokens;
 mod unbuilt;
@@ -51,6 +53,9 @@ fn versioned() -> Router<ApiState> {
         .route("/templates", get(templates::list))
         .route("/templates/{name}", get(templates::get).delete(templates::delete))
         .route("/repl/languages", get(contexts::languages))
+        .route("/snapshots", get(snapshots::list))
+        .route("/snapshots/gc", post(snapshots::collect))
+        .route("/snapshots/{id}", get(snapshots::get).delete(snapshots::delete))
         .route("/sandboxes", get(sandboxes::list).post(sandboxes::create))
         .route("/sandboxes/{id}", get(sandboxes::get).delete(sandboxes::kill))
         .nest("/sandboxes/{id}", sandbox())
@@ -63,8 +68,15 @@ fn sandbox() -> Router<ApiState> {
         .route("/lifecycle", get(lifecycle::get).patch(lifecycle::patch))
         .route("/pause", post(lifecycle::pause))
         .route("/resume", post(lifecycle::resume))
+        .route("/hibernate", post(lifecycle::hibernate))
+        .route("/stop", post(lifecycle::hibernate))
         .route("/wake", post(lifecycle::wake))
         .route("/start", post(lifecycle::wake))
+        .route("/events", get(lifecycle::events))
+        .route("/snapshots", post(snapshots::create))
+        .route("/fork", post(forks::fork))
+        .route("/fork-tree", post(forks::fork_tree))
+        .route("/promote", post(forks::promote))
         .route("/ports", get(sandboxes::ports).post(unbuilt::sandbox_feature))
         .route("/exec", post(exec::run))
         .route("/exec/stream", post(exec::stream))

@@ -1,51 +1,111 @@
 //! A create, from the checked request to a running machine on record.
 
-use std::{
-    sync::{Arc, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use pandastack_api_types::{SandboxId, WorkspaceName, params, views::SandboxStatus};
+use pandastack_agent_client::AgentClient;
+use pandastack_api_types::{SandboxId, SnapshotId, WorkspaceName, params, views, views::SandboxStatus};
 use pandastack_engine::VmId;
-use pandastack_store::SandboxRecord;
+use pandastack_store::{RequestKey, SandboxRecord, SnapshotKind, SnapshotRecord, SnapshotStatus, Started};
 use pandastack_template::BuiltTemplate;
+use tokio::sync::oneshot;
 
 use crate::{
+    admission::Slots,
     driver::now_ms,
     error::CreateError,
-    exec,
+    events::Happening,
+    exec, journal,
     launch::{self, BootMode, VmGuard},
-    manager::{Entry, Inner},
+    manager::{Entry, Inner, SandboxManager},
     pool::chain,
+    requests::{self, Claim},
     validate,
+    view::view,
 };
 
-/// How long a machine of the pool may take to become somebody's.
-const CLAIM_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a machine may take to become somebody's.
+pub(crate) const CLAIM_TIMEOUT: Duration = Duration::from_secs(5);
+const MIB: u64 = 1024 * 1024;
 
 /// A create with every value checked.
 #[derive(Debug)]
-pub(crate) struct NewSandbox {
+struct NewSandbox {
     record: SandboxRecord,
-    slot: CreateSlot,
+    from_snapshot: Option<SnapshotId>,
+}
+
+/// What a sandbox starts from.
+enum Source {
+    Template(Arc<BuiltTemplate>),
+    Snapshot(SnapshotRecord),
+}
+
+/// A machine that has been made ready for one sandbox.
+pub(crate) struct Machine {
+    pub(crate) guard: VmGuard,
+    pub(crate) client: AgentClient,
+    pub(crate) mode: BootMode,
+}
+
+impl SandboxManager {
+    /// Creates a sandbox; it is usable when this returns. A caller that goes away meanwhile leaves nothing behind, unless it has given an
+    /// idempotency key to find it by.
+    ///
+    /// # Errors
+    /// [`CreateError`]; nothing is left of the sandbox then.
+    pub async fn create(
+        &self,
+        workspace: &WorkspaceName,
+        params: params::CreateSandbox,
+    ) -> Result<views::Sandbox, CreateError> {
+        let request = NewSandbox::check(&self.inner, workspace, params)?;
+        let turn = match self.inner.claim(workspace, request.record.request.as_ref()).await? {
+            Claim::First(turn) => turn,
+            Claim::Again(records) => return Ok(self.views_of(records).await.swap_remove(0)),
+        };
+        let has_key = turn.is_some();
+        let (send, receive) = oneshot::channel();
+        let inner = Arc::clone(&self.inner);
+        // In a task of its own: a launch must run to its end or its undoing even if the caller's connection breaks.
+        self.inner.tasks.spawn(async move {
+            let created = inner.create(request).await;
+            drop(turn);
+            if let Err(Ok(entry)) = send.send(created)
+                && !has_key
+            {
+                entry.abandon().await;
+            }
+        });
+        let entry = receive.await.map_err(|_| CreateError::ShuttingDown)??;
+        Ok(view(&entry).await)
+    }
+}
+
+impl Entry {
+    /// Ends a sandbox that nobody has been told of.
+    pub(crate) async fn abandon(&self) {
+        tracing::info!(sandbox = %self.record.id, "the caller went away; removing the sandbox made for it");
+        if let Err(error) = self.handle.kill().await {
+            tracing::warn!(sandbox = %self.record.id, %error, "could not remove it");
+        }
+    }
 }
 
 impl NewSandbox {
-    pub(crate) fn check(
+    fn check(
         inner: &Arc<Inner>,
         workspace: &WorkspaceName,
-        params: params::CreateSandbox,
+        mut params: params::CreateSandbox,
     ) -> Result<Self, CreateError> {
         if inner.stopping.is_cancelled() {
             return Err(CreateError::ShuttingDown);
         }
+        let key = params.idempotency_key.take();
+        let request = requests::key(key, &("create", &params))?;
         let ttl = match params.ttl_seconds {
             Some(seconds) => validate::ttl(seconds, inner.config.max_ttl)?,
             None => Some(inner.config.default_ttl),
         };
-        if let Some(snapshot) = params.from_snapshot {
-            return Err(CreateError::UnknownSnapshot(snapshot.chars().take(64).collect()));
-        }
         if params.volumes.is_some_and(|volumes| !volumes.is_empty()) {
             return Err(validate::invalid("volumes", "volumes are not supported by this server").into());
         }
@@ -55,135 +115,179 @@ impl NewSandbox {
         {
             return Err(CreateError::Isolation { asked, has, engine: inner.engine.kind() });
         }
-        let now = now_ms();
+        let unknown = |text: &str| CreateError::UnknownSnapshot(text.chars().take(64).collect());
+        let from_snapshot = params.from_snapshot.as_deref().map(|text| text.parse().map_err(|_| unknown(text)));
         let record = SandboxRecord {
-            id: SandboxId::random(),
-            workspace: workspace.clone(),
-            vm_id: None,
             template: params.template.unwrap_or_else(|| inner.config.default_template.clone()),
-            template_hash: String::new(),
-            status: SandboxStatus::Creating,
             metadata: validate::metadata(params.metadata.unwrap_or_default())?,
             persistent: params.persistent.unwrap_or(false),
             ttl_seconds: ttl.map_or(0, |ttl| ttl.as_secs()),
-            created_at_ms: now,
-            last_active_ms: now,
-            boot_mode: String::new(),
-            boot_ms: 0,
-            isolation: has.name().to_owned(),
-            from_snapshot: None,
-            stop_reason: None,
-            cpu: 0,
-            memory_mb: 0,
-            snapshot_id: None,
-            request: None,
+            from_snapshot: params.from_snapshot.clone(),
+            ..new_record(inner, workspace, request)
         };
-        Ok(Self { record, slot: CreateSlot::take(inner)? })
+        Ok(Self { record, from_snapshot: from_snapshot.transpose()? })
     }
 }
 
-/// A place among the sandboxes that the server may run.
-#[derive(Debug)]
-struct CreateSlot(Arc<Inner>);
-
-impl CreateSlot {
-    fn take(inner: &Arc<Inner>) -> Result<Self, CreateError> {
-        use std::sync::atomic::Ordering::AcqRel;
-        let limit = inner.config.max_sandboxes;
-        let running = inner.sandboxes.read().unwrap_or_else(PoisonError::into_inner).len();
-        let slot = Self(Arc::clone(inner));
-        let creating = inner.creating.fetch_add(1, AcqRel);
-        if running + creating >= limit { Err(CreateError::Quota { limit }) } else { Ok(slot) }
+/// The record of a sandbox that is about to be made.
+pub(crate) fn new_record(inner: &Inner, workspace: &WorkspaceName, request: Option<RequestKey>) -> SandboxRecord {
+    let now = now_ms();
+    SandboxRecord {
+        id: SandboxId::random(),
+        workspace: workspace.clone(),
+        vm_id: None,
+        template: String::new(),
+        template_hash: String::new(),
+        status: SandboxStatus::Creating,
+        metadata: std::collections::BTreeMap::new(),
+        persistent: false,
+        ttl_seconds: 0,
+        created_at_ms: now,
+        last_active_ms: now,
+        boot_mode: String::new(),
+        boot_ms: 0,
+        isolation: inner.engine.capabilities().isolation.name().to_owned(),
+        from_snapshot: None,
+        stop_reason: None,
+        cpu: 0,
+        memory_mb: 0,
+        snapshot_id: None,
+        request,
     }
-}
-
-impl Drop for CreateSlot {
-    fn drop(&mut self) {
-        self.0.creating.fetch_sub(1, std::sync::atomic::Ordering::AcqRel);
-    }
-}
-
-/// A machine that has been made ready for one sandbox.
-struct Machine {
-    guard: VmGuard,
-    client: pandastack_agent_client::AgentClient,
-    mode: BootMode,
 }
 
 impl Inner {
-    pub(crate) async fn launch(self: Arc<Self>, request: NewSandbox) -> Result<Entry, CreateError> {
-        let NewSandbox { mut record, slot } = request;
-        let template = self.templates.get(&record.template).await?;
-        self.check_memory()?;
-        record.template_hash.clone_from(&template.hash);
-        (record.cpu, record.memory_mb) = (template.resources.vcpus, template.resources.memory_mib);
-        let machine = match self.bring_up(&template, &mut record).await {
+    async fn create(self: &Arc<Self>, request: NewSandbox) -> Result<Entry, CreateError> {
+        let NewSandbox { mut record, from_snapshot } = request;
+        let _pin = from_snapshot.as_ref().map(|id| self.images.pin(id));
+        let source = match &from_snapshot {
+            Some(id) => Source::Snapshot(self.usable_snapshot(&record.workspace, id).await?),
+            None => Source::Template(self.images.templates.get(&record.template).await?),
+        };
+        let extra_mib = source.describe(&mut record);
+        let slots = Slots::take(self, &record.workspace, 1, record.memory_mb)?;
+        self.images.admit_memory(extra_mib).map_err(|free_mib| CreateError::Capacity { free_mib })?;
+        let machine = match self.bring_up(&source, &mut record).await {
             Ok(machine) => machine,
             Err(error) => {
                 self.forget(&record.id, &error).await;
                 return Err(error);
             }
         };
-        let entry = self.adopt(record, machine.guard.keep(), Some(machine.client), false);
-        drop(slot);
+        journal::reached("create.committed");
+        let entry = self.adopt_running(record, machine);
+        Happening::Running { boot_mode: entry.record.boot_mode.clone() }.record(&self.store, &entry.record).await;
+        drop(slots);
         Ok(entry)
     }
 
+    /// A snapshot that sandboxes of the workspace may start from.
+    async fn usable_snapshot(&self, workspace: &WorkspaceName, id: &SnapshotId) -> Result<SnapshotRecord, CreateError> {
+        let record = self.store.get_snapshot(id).await?;
+        record
+            .filter(|record| record.workspace == *workspace)
+            .filter(|record| record.status == SnapshotStatus::Ready && record.kind != SnapshotKind::Hibernation)
+            .ok_or_else(|| CreateError::UnknownSnapshot(id.to_string()))
+    }
+
     /// Makes a machine the sandbox's own and records it as running.
-    async fn bring_up(
-        &self,
-        template: &Arc<BuiltTemplate>,
-        record: &mut SandboxRecord,
-    ) -> Result<Machine, CreateError> {
+    async fn bring_up(self: &Arc<Self>, source: &Source, record: &mut SandboxRecord) -> Result<Machine, CreateError> {
         let started = std::time::Instant::now();
-        let machine = self.machine(template, record).await?;
+        let machine = match source {
+            Source::Template(template) => self.machine_of_template(template, record).await?,
+            Source::Snapshot(snapshot) => self.machine_of_snapshot(&snapshot.id, record).await?,
+        };
         launch::personalize(&machine.client, &record.id, CLAIM_TIMEOUT).await?;
+        journal::reached("create.started");
         record.boot_mode = machine.mode.as_str().to_owned();
-        record.boot_ms = exec::millis(started.elapsed());
+        record.boot_ms = exec::millis(started.elapsed()).max(1);
         record.status = SandboxStatus::Running;
-        self.store.set_vm(&record.id, record.vm_id.as_deref(), &record.boot_mode, record.boot_ms).await?;
-        self.store.update_sandbox_status(&record.id, SandboxStatus::Running, None).await?;
+        if !self.store.start_all(&[started_record(record)]).await? {
+            return Err(CreateError::ShuttingDown);
+        }
         Ok(machine)
     }
 
     /// A machine from the pool, or a fresh one. It is recorded before it is used, so that a crash leaves no unknown one.
-    async fn machine(&self, template: &Arc<BuiltTemplate>, record: &mut SandboxRecord) -> Result<Machine, CreateError> {
+    async fn machine_of_template(
+        &self,
+        template: &Arc<BuiltTemplate>,
+        record: &mut SandboxRecord,
+    ) -> Result<Machine, CreateError> {
         while let Some(ready) = self.pool.claim(template) {
             let thawed = tokio::time::timeout(CLAIM_TIMEOUT, ready.guard.vm().resume()).await;
             if matches!(thawed, Ok(Ok(()))) {
-                record.vm_id = Some(ready.guard.vm().id().to_string());
-                self.store.insert_sandbox(record).await?;
+                self.record_machine(record, ready.guard.vm().id()).await?;
                 return Ok(Machine { guard: ready.guard, client: ready.client, mode: BootMode::Warm });
             }
             tracing::warn!(vm = %ready.guard.vm().id(), "a machine of the pool is not usable");
         }
         let vm_id = VmId::random();
-        record.vm_id = Some(vm_id.to_string());
-        self.store.insert_sandbox(record).await?;
+        self.record_machine(record, &vm_id).await?;
         // Waiting for a turn is not the machine's fault, so it does not count against its time.
-        let _turn = self.launches.acquire().await.map_err(|_| CreateError::ShuttingDown)?;
+        let _turn = self.images.launches.acquire().await.map_err(|_| CreateError::ShuttingDown)?;
         let limit = self.config.launch_timeout;
-        let (guard, client, mode) = launch::start(self.engine.as_ref(), template, vm_id, limit).await?;
+        let (guard, client, mode) = launch::start_template(self.engine.as_ref(), template, vm_id, limit).await?;
         Ok(Machine { guard, client, mode })
     }
 
-    async fn forget(&self, id: &SandboxId, reason: &CreateError) {
+    async fn machine_of_snapshot(
+        &self,
+        snapshot: &SnapshotId,
+        record: &mut SandboxRecord,
+    ) -> Result<Machine, CreateError> {
+        let vm_id = VmId::random();
+        self.record_machine(record, &vm_id).await?;
+        let (guard, client) = self.images.restore(snapshot, record, vm_id).await?;
+        Ok(Machine { guard, client, mode: BootMode::Snapshot })
+    }
+
+    async fn record_machine(&self, record: &mut SandboxRecord, vm_id: &VmId) -> Result<(), CreateError> {
+        record.vm_id = Some(vm_id.to_string());
+        self.store.insert_sandbox(record).await?;
+        journal::reached("create.recorded");
+        Ok(())
+    }
+
+    /// Gives a machine that has just been started to its driver.
+    pub(crate) fn adopt_running(self: &Arc<Self>, record: SandboxRecord, machine: Machine) -> Entry {
+        self.adopt(record, Some(machine.guard.keep()), Some(machine.client), None, false)
+    }
+
+    /// Records that a sandbox was never made.
+    pub(crate) async fn forget(&self, id: &SandboxId, reason: &(dyn std::error::Error + Send + Sync + 'static)) {
         tracing::warn!(sandbox = %id, error = %chain(reason), "a sandbox could not be started");
         if let Err(error) = self.store.delete_sandbox(id).await {
             tracing::warn!(sandbox = %id, error = %chain(&error), "could not record that");
         }
     }
+}
 
-    fn check_memory(&self) -> Result<(), CreateError> {
-        // A host whose memory cannot be read is not refused work for that.
-        let Some(free_mib) = free_memory_mib() else { return Ok(()) };
-        if free_mib < self.config.min_free_memory_mib { Err(CreateError::Capacity { free_mib }) } else { Ok(()) }
+/// What the store is told of a sandbox that has just got its machine.
+pub(crate) fn started_record(record: &SandboxRecord) -> Started {
+    Started {
+        id: record.id.clone(),
+        vm_id: record.vm_id.clone().unwrap_or_default(),
+        boot_mode: record.boot_mode.clone(),
+        boot_ms: record.boot_ms,
     }
 }
 
-fn free_memory_mib() -> Option<u64> {
-    let text = fs_err::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
-    Some(kib / 1024)
+impl Source {
+    /// Writes down what a sandbox made from it has. Returns the MiB of memory that it takes at once.
+    fn describe(&self, record: &mut SandboxRecord) -> u64 {
+        match self {
+            Self::Template(template) => {
+                record.template_hash.clone_from(&template.hash);
+                (record.cpu, record.memory_mb) = (template.resources.vcpus, template.resources.memory_mib);
+                0
+            }
+            Self::Snapshot(snapshot) => {
+                record.template.clone_from(&snapshot.template);
+                record.template_hash.clone_from(&snapshot.template_hash);
+                (record.cpu, record.memory_mb) = (snapshot.cpu, snapshot.memory_mb);
+                snapshot.size_bytes / MIB
+            }
+        }
+    }
 }

@@ -4,13 +4,18 @@ use pandastack_agent_client::CallError;
 use pandastack_agent_protocol::messages::Refusal;
 use pandastack_api_types::{Coded, ErrorCode, error::PartialOutput, views::ContextState};
 use pandastack_engine::{BootError, EngineKind, Isolation, LinkError, ReapError};
+use pandastack_snapshot::OpenError;
 use pandastack_store::StoreError;
+
+use crate::pool::chain;
 
 /// A sandbox could not be looked up.
 #[derive(Debug, thiserror::Error)]
 pub enum LookupError {
     #[error("sandbox not found")]
     NotFound,
+    #[error("sandbox not found: it ended at {at}, reason {reason}")]
+    Ended { reason: String, at: String },
     #[error("the sandbox could not be removed completely; the server keeps trying")]
     NotRemoved,
     #[error("the server is stopping")]
@@ -22,7 +27,7 @@ pub enum LookupError {
 impl Coded for LookupError {
     fn code(&self) -> ErrorCode {
         match self {
-            Self::NotFound => ErrorCode::SandboxNotFound,
+            Self::NotFound | Self::Ended { .. } => ErrorCode::SandboxNotFound,
             Self::ShuttingDown => ErrorCode::ShuttingDown,
             Self::NotRemoved | Self::Store(_) => ErrorCode::Internal,
         }
@@ -34,6 +39,8 @@ impl Coded for LookupError {
 pub enum AccessError {
     #[error("sandbox not found")]
     NotFound,
+    #[error("sandbox not found: it ended at {at}, reason {reason}")]
+    Ended { reason: String, at: String },
     #[error("sandbox not running: it is {status}{}", hint(.status))]
     InvalidState { status: String },
     #[error("the link to the sandbox broke while the request ran; it may have ended: see its status")]
@@ -42,6 +49,13 @@ pub enum AccessError {
     Unreachable { detail: String },
     #[error("this sandbox was started by an earlier version of the server, without {what}; create a new one")]
     Outdated { what: &'static str },
+    /// Its image is unharmed, and the next request tries again.
+    #[error("auto-wake: the hibernated sandbox could not be woken: {detail}")]
+    Wake { detail: String },
+    #[error("no compute capacity available: the host has {free_mib} MiB of free memory")]
+    Capacity { free_mib: u64 },
+    #[error("the server's database did not take the change, so it was undone: {detail}")]
+    NotRecorded { detail: String, full: bool },
     #[error("the server is stopping")]
     ShuttingDown,
 }
@@ -57,13 +71,23 @@ fn hint(status: &str) -> &'static str {
 impl Coded for AccessError {
     fn code(&self) -> ErrorCode {
         match self {
-            Self::NotFound => ErrorCode::SandboxNotFound,
+            Self::NotFound | Self::Ended { .. } => ErrorCode::SandboxNotFound,
             Self::InvalidState { .. } => ErrorCode::SandboxInvalidState,
             Self::Gone => ErrorCode::SandboxGone,
             Self::Unreachable { .. } => ErrorCode::SandboxUnreachable,
             Self::Outdated { .. } => ErrorCode::SandboxOutdated,
+            Self::Wake { .. } => ErrorCode::SandboxWakeFailed,
+            Self::Capacity { .. } => ErrorCode::CapacityUnavailable,
+            Self::NotRecorded { full: true, .. } => ErrorCode::CapacityDisk,
+            Self::NotRecorded { .. } => ErrorCode::Internal,
             Self::ShuttingDown => ErrorCode::ShuttingDown,
         }
+    }
+}
+
+impl From<StoreError> for AccessError {
+    fn from(error: StoreError) -> Self {
+        Self::NotRecorded { full: error.is_full(), detail: chain(&error) }
     }
 }
 
@@ -71,6 +95,7 @@ impl From<LookupError> for AccessError {
     fn from(error: LookupError) -> Self {
         match error {
             LookupError::NotFound => Self::NotFound,
+            LookupError::Ended { reason, at } => Self::Ended { reason, at },
             LookupError::ShuttingDown => Self::ShuttingDown,
             LookupError::NotRemoved => Self::Gone,
             LookupError::Store(error) => Self::Unreachable { detail: error.to_string() },
@@ -99,6 +124,14 @@ pub enum CreateError {
     Template { name: String, source: Box<pandastack_template::StoreError> },
     #[error("snapshot {0:?} not found")]
     UnknownSnapshot(String),
+    #[error(transparent)]
+    Restore(#[from] RestoreError),
+    #[error("the idempotency key {0:?} was used for another request")]
+    KeyMismatch(String),
+    #[error("max sandboxes reached: the workspace may have {limit}; kill some first")]
+    WorkspaceQuota { limit: usize },
+    #[error("the workspace's sandboxes may have {limit_mib} MiB of memory together; kill or hibernate some first")]
+    MemoryQuota { limit_mib: u64 },
     #[error("min_isolation {} was asked for, but the engine {} gives {}", .asked.name(), .engine.name(), .has.name())]
     Isolation { asked: Isolation, has: Isolation, engine: EngineKind },
     #[error("max sandboxes reached: the server runs {limit}; kill some first")]
@@ -126,12 +159,20 @@ pub enum LaunchError {
     Personalize { detail: String },
     #[error("the machine was not ready within {seconds} s")]
     Timeout { seconds: u64 },
+    #[error("its clock is {skew_ms} ms away from the host's")]
+    Clock { skew_ms: u64 },
 }
 
 impl Coded for CreateError {
     fn code(&self) -> ErrorCode {
         match self {
-            Self::Invalid(_) | Self::UnknownSnapshot(_) => ErrorCode::ValidationField,
+            Self::Invalid(_) => ErrorCode::ValidationField,
+            Self::UnknownSnapshot(_) => ErrorCode::SnapshotNotFound,
+            Self::Restore(error) => error.code(),
+            Self::KeyMismatch(_) => ErrorCode::IdempotencyMismatch,
+            Self::WorkspaceQuota { .. } => ErrorCode::QuotaSandboxes,
+            Self::MemoryQuota { .. } => ErrorCode::QuotaMemory,
+            Self::Store(error) if error.is_full() => ErrorCode::CapacityDisk,
             Self::UnknownTemplate { .. } => ErrorCode::TemplateNotFound,
             Self::TemplateNotBuilt { .. } => ErrorCode::TemplateNotBuilt,
             Self::Template { .. } | Self::Store(_) => ErrorCode::Internal,
@@ -142,17 +183,155 @@ impl Coded for CreateError {
             Self::ShuttingDown => ErrorCode::ShuttingDown,
         }
     }
+}
 
-    fn retry_after_seconds(&self) -> Option<u64> {
-        matches!(self, Self::Capacity { .. }).then_some(5)
+/// A machine could not be brought back from an image.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    #[error("the snapshot cannot be used")]
+    Open(#[from] OpenError),
+    #[error("the version {hash} of template {name} that it was made from is not on this machine any more")]
+    TemplateGone { name: String, hash: String },
+    #[error("the snapshot could not be restored")]
+    Launch(#[from] LaunchError),
+    #[error("the server is stopping")]
+    ShuttingDown,
+}
+
+impl Coded for RestoreError {
+    fn code(&self) -> ErrorCode {
+        match self {
+            Self::Open(OpenError::Missing) => ErrorCode::SnapshotNotFound,
+            Self::Open(OpenError::Incompatible(_)) | Self::TemplateGone { .. } => ErrorCode::SnapshotIncompatible,
+            Self::Open(_) => ErrorCode::SnapshotDamaged,
+            Self::Launch(_) => ErrorCode::SandboxBootFailed,
+            Self::ShuttingDown => ErrorCode::ShuttingDown,
+        }
     }
 }
 
-/// `pause`, `resume` or a change of the clocks failed.
+/// A sandbox could not be saved; it goes on, and nothing is left of the attempt.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    #[error("the engine {engine} keeps no memory, so there is nothing to save")]
+    Unsupported { engine: &'static str },
+    #[error("max snapshots reached: the workspace may have {limit}; delete some first")]
+    Quota { limit: usize },
+    #[error("the workspace's snapshots and hibernated sandboxes may take {limit_mib} MiB of disk; delete some first")]
+    DiskQuota { limit_mib: u64 },
+    #[error("insufficient disk: the server's disk has {free_mib} MiB free{}", needed(*.needed_mib))]
+    Disk { free_mib: u64, needed_mib: u64 },
+    #[error("the sandbox could not be saved: {detail}")]
+    Engine { detail: String },
+    #[error("the server's database did not answer")]
+    Store(#[from] StoreError),
+}
+
+fn needed(mib: u64) -> String {
+    if mib == 0 { String::new() } else { format!(", and the image may take {mib} MiB beside the reserve") }
+}
+
+impl Coded for CaptureError {
+    fn code(&self) -> ErrorCode {
+        match self {
+            Self::Invalid(_) => ErrorCode::ValidationField,
+            Self::Access(error) => error.code(),
+            Self::Unsupported { .. } => ErrorCode::NotImplemented,
+            Self::Quota { .. } => ErrorCode::QuotaSnapshots,
+            Self::DiskQuota { .. } => ErrorCode::QuotaDisk,
+            Self::Disk { .. } => ErrorCode::CapacityDisk,
+            Self::Engine { .. } => ErrorCode::SnapshotFailed,
+            Self::Store(error) if error.is_full() => ErrorCode::CapacityDisk,
+            Self::Store(_) => ErrorCode::Internal,
+        }
+    }
+}
+
+impl From<LookupError> for CaptureError {
+    fn from(error: LookupError) -> Self {
+        Self::Access(error.into())
+    }
+}
+
+impl From<CaptureError> for AccessError {
+    fn from(error: CaptureError) -> Self {
+        match error {
+            CaptureError::Access(error) => error,
+            // A sandbox is used without being captured.
+            other => Self::Unreachable { detail: chain(&other) },
+        }
+    }
+}
+
+/// A snapshot could not be looked up or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    #[error("snapshot not found")]
+    NotFound,
+    #[error("something is made from the snapshot right now; try again in a moment")]
+    InUse,
+    #[error("the snapshot could not be removed yet; the server keeps trying: {detail}")]
+    NotRemoved { detail: String },
+    #[error("the server is stopping")]
+    ShuttingDown,
+    #[error("the server's database did not answer")]
+    Store(#[from] StoreError),
+}
+
+impl Coded for SnapshotError {
+    fn code(&self) -> ErrorCode {
+        match self {
+            Self::NotFound => ErrorCode::SnapshotNotFound,
+            Self::InUse => ErrorCode::SnapshotInUse,
+            Self::ShuttingDown => ErrorCode::ShuttingDown,
+            Self::NotRemoved { .. } | Self::Store(_) => ErrorCode::Internal,
+        }
+    }
+}
+
+/// A sandbox could not be forked; the parent goes on, and there are no children.
+#[derive(Debug, thiserror::Error)]
+pub enum ForkError {
+    #[error(transparent)]
+    Create(#[from] CreateError),
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+    #[error("none of the {count} children could be started: {detail}")]
+    NoChild { count: usize, detail: String },
+}
+
+impl Coded for ForkError {
+    fn code(&self) -> ErrorCode {
+        match self {
+            Self::Create(error) => error.code(),
+            Self::Capture(error) => error.code(),
+            Self::NoChild { .. } => ErrorCode::ForkFailed,
+        }
+    }
+}
+
+macro_rules! into_fork_error {
+    ($($from:ty => $through:ident),*) => {$(
+        impl From<$from> for ForkError {
+            fn from(error: $from) -> Self {
+                Self::$through(error.into())
+            }
+        }
+    )*};
+}
+into_fork_error!(Invalid => Create, StoreError => Create, AccessError => Capture);
+
+/// `pause`, `resume`, `hibernate`, `wake`, `promote` or a change of the clocks failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LifecycleError {
     #[error(transparent)]
     Access(#[from] AccessError),
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
     #[error(transparent)]
     Invalid(#[from] Invalid),
     #[error("the engine could not do it: {detail}")]
@@ -165,6 +344,7 @@ impl Coded for LifecycleError {
     fn code(&self) -> ErrorCode {
         match self {
             Self::Access(error) => error.code(),
+            Self::Capture(error) => error.code(),
             Self::Invalid(_) => ErrorCode::ValidationField,
             Self::Engine { .. } | Self::Store(_) => ErrorCode::Internal,
         }
@@ -385,4 +565,8 @@ pub enum StartError {
     Reap(#[from] ReapError),
     #[error("the data directory could not be used: {0}")]
     Templates(String),
+    #[error("this machine could not be identified")]
+    Cpu(#[from] pandastack_snapshot::CpuError),
+    #[error("the directory of the snapshots could not be used")]
+    Snapshots(#[source] std::io::Error),
 }

@@ -1,25 +1,31 @@
 //! From a template to a running machine with its own identity. Each step returns a guard that undoes it.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use pandastack_agent_client::AgentClient;
 use pandastack_api_types::SandboxId;
-use pandastack_engine::{Engine, Vm, VmId};
+use pandastack_engine::{Engine, Vm, VmId, VmSpec};
 use pandastack_template::BuiltTemplate;
 
-use crate::error::LaunchError;
+use crate::{error::LaunchError, exec};
 
-/// A sandbox's clock may differ from the host's by this much before it is worth a warning.
-const SKEW_WARNING: Duration = Duration::from_secs(1);
+/// A sandbox whose clock differs from the host's by more is not handed out.
+const MOST_SKEW: Duration = Duration::from_secs(1);
+/// The host name of a machine that is nobody's yet.
+pub(crate) const TEMPLATE_HOSTNAME: &str = "sandbox";
 
 /// How a machine came to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BootMode {
     /// Claimed from the pool.
     Warm,
-    /// Restored from the template's snapshot on demand.
+    /// Restored on demand, from the template's snapshot or from another.
     Snapshot,
     Cold,
+    /// Restored from the instant of a running sandbox.
+    Fork,
+    /// Restored from its own image.
+    Wake,
 }
 
 impl BootMode {
@@ -30,6 +36,8 @@ impl BootMode {
             Self::Warm => "warm",
             Self::Snapshot => "snapshot",
             Self::Cold => "cold",
+            Self::Fork => "fork",
+            Self::Wake => "wake",
         }
     }
 }
@@ -74,24 +82,36 @@ async fn end(vm: &Arc<dyn Vm>) {
     }
 }
 
-/// Brings up a machine and connects to its agent. It has no identity yet.
+/// Brings up a machine, from a snapshot if one is given, and connects to its agent. It has no identity yet.
 pub(crate) async fn start(
+    engine: &dyn Engine,
+    spec: &VmSpec,
+    snapshot: Option<&Path>,
+    limit: Duration,
+) -> Result<(VmGuard, AgentClient), LaunchError> {
+    let work = async {
+        let vm = match snapshot {
+            Some(dir) => engine.restore(spec, dir).await?,
+            None => engine.boot(spec).await?,
+        };
+        let guard = VmGuard::new(vm);
+        let client = connect(guard.vm().as_ref()).await?;
+        Ok((guard, client))
+    };
+    tokio::time::timeout(limit, work).await.unwrap_or(Err(LaunchError::Timeout { seconds: limit.as_secs() }))
+}
+
+/// Brings up a machine of a template.
+pub(crate) async fn start_template(
     engine: &dyn Engine,
     template: &BuiltTemplate,
     id: VmId,
     limit: Duration,
 ) -> Result<(VmGuard, AgentClient, BootMode), LaunchError> {
-    let spec = template.vm_spec(id, "sandbox");
-    let work = async {
-        let (vm, mode) = match &template.snapshot {
-            Some(dir) => (engine.restore(&spec, dir).await?, BootMode::Snapshot),
-            None => (engine.boot(&spec).await?, BootMode::Cold),
-        };
-        let guard = VmGuard::new(vm);
-        let client = connect(guard.vm().as_ref()).await?;
-        Ok((guard, client, mode))
-    };
-    tokio::time::timeout(limit, work).await.unwrap_or(Err(LaunchError::Timeout { seconds: limit.as_secs() }))
+    let spec = template.vm_spec(id, TEMPLATE_HOSTNAME);
+    let mode = if template.snapshot.is_some() { BootMode::Snapshot } else { BootMode::Cold };
+    let (guard, client) = start(engine, &spec, template.snapshot.as_deref(), limit).await?;
+    Ok((guard, client, mode))
 }
 
 /// A fresh connection to the agent of a running machine.
@@ -112,10 +132,7 @@ pub(crate) async fn personalize(client: &AgentClient, id: &SandboxId, limit: Dur
         .map_err(|_| LaunchError::Timeout { seconds: limit.as_secs() })?
         .map_err(|error| failed(error.to_string()))?;
     let skew = Duration::from_nanos(reply.clock_skew_nanos.unsigned_abs());
-    if skew > SKEW_WARNING {
-        tracing::warn!(sandbox = %id, ?skew, "the sandbox's clock differs from the host's");
-    }
-    Ok(())
+    if skew > MOST_SKEW { Err(LaunchError::Clock { skew_ms: exec::millis(skew) }) } else { Ok(()) }
 }
 
 /// The last 12 digits: the first ones of a time-ordered id are alike for sandboxes made together.

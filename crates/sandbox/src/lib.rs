@@ -7,18 +7,26 @@
 //! - [`driver`]: the one task that owns a sandbox's machine.
 //! - [`launch`]: the steps from a template to a running machine, each undone if a later one fails.
 //! - [`pool`]: machines restored ahead of time.
+//! - `images`: how machines are saved on disk and brought back; `snapshots`, `fork`, `promote` and hibernation are built on it.
+//! - [`journal`]: the steps at which an operation may be cut short, for tests that do.
+//! - `admission`, `requests`: limits, and requests that are sent twice.
 //! - [`reconcile`]: what a start finds of the life before.
 //! - [`exec`], [`files`], [`contexts`], `cells`, `programs`: what callers do in a sandbox.
 //! - `rendering`: a cell's whole answer as one text of bounded length.
 
+mod admission;
 mod cells;
 pub mod config;
 pub mod contexts;
 mod create;
 pub mod driver;
 pub mod error;
+mod events;
 pub mod exec;
 pub mod files;
+mod fork;
+mod images;
+pub mod journal;
 mod languages;
 pub mod launch;
 pub mod lifecycle;
@@ -26,8 +34,11 @@ pub mod manager;
 mod picture;
 pub mod pool;
 mod programs;
+mod promote;
 pub mod reconcile;
 mod rendering;
+mod requests;
+mod snapshots;
 pub mod templates;
 mod terminal;
 pub mod validate;
@@ -35,9 +46,10 @@ mod view;
 
 pub use config::ManagerConfig;
 pub use error::{
-    AccessError, ContextError, CreateError, ExecError, FileError, LanguageError, LifecycleError, LookupError, RunError,
-    StartError,
+    AccessError, CaptureError, ContextError, CreateError, ExecError, FileError, ForkError, LanguageError,
+    LifecycleError, LookupError, RestoreError, RunError, SnapshotError, StartError,
 };
 pub use exec::ExecStreamEvent;
 pub use files::FileContent;
-pub use manager::SandboxManager;
+pub use fork::ForkKind;
+pub use manager::{Quotas, SandboxManager};

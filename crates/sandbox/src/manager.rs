@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     path::Path,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
 use bytes::Bytes;
@@ -15,32 +15,29 @@ use pandastack_api_types::{
     views::{self, SandboxStatus},
 };
 use pandastack_engine::Engine;
+use pandastack_snapshot::{Cpu, SnapshotStore};
 use pandastack_store::{SandboxRecord, Store};
 use pandastack_template::TemplateStore;
-use tokio::sync::{Semaphore, oneshot};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    admission::{Pending, quota},
     cells,
     config::ManagerConfig,
     contexts,
-    create::NewSandbox,
-    driver::{Driver, Handle, Lease, now_ms},
-    error::{
-        AccessError, ContextError, CreateError, ExecError, FileError, LifecycleError, LookupError, RunError, StartError,
-    },
-    exec, files,
+    driver::{Driver, Handle, Image, Lease, now_ms},
+    error::{AccessError, ContextError, ExecError, FileError, LifecycleError, LookupError, RunError, StartError},
+    events, exec, files,
     files::FileContent,
-    lifecycle::{Clocks, Lifecycle},
+    images::Images,
+    lifecycle::{Clocks, Lifecycle, StopReason},
     pool::{Pool, chain},
     programs,
+    requests::Requests,
     templates::Templates,
     validate,
     view::{lifecycle_view, recorded_view, view},
 };
-
-/// Machines started on demand at the same time.
-const CONCURRENT_LAUNCHES: usize = 4;
 
 /// How long a failed sandbox stays visible at least.
 const FAILED_KEEP_MS: i64 = 24 * 3600 * 1000;
@@ -55,7 +52,7 @@ pub(crate) struct Entry {
 /// All sandboxes of one server. A clone is another handle to the same ones.
 #[derive(Clone, Debug)]
 pub struct SandboxManager {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 #[derive(Debug)]
@@ -63,14 +60,13 @@ pub(crate) struct Inner {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) store: Store,
     pub(crate) config: Arc<ManagerConfig>,
-    pub(crate) templates: Templates,
+    pub(crate) images: Arc<Images>,
     pub(crate) pool: Pool,
     pub(crate) sandboxes: RwLock<HashMap<SandboxId, Entry>>,
-    /// Creates under way, which count against the limit.
-    pub(crate) creating: std::sync::atomic::AtomicUsize,
-    /// Restores and boots at the same time: more would only make each slower.
-    pub(crate) launches: Semaphore,
-    tasks: TaskTracker,
+    /// What is being started, which counts against the limits.
+    pub(crate) pending: Mutex<Pending>,
+    pub(crate) requests: Requests,
+    pub(crate) tasks: TaskTracker,
     pub(crate) stopping: CancellationToken,
 }
 
@@ -86,27 +82,32 @@ impl SandboxManager {
         config: ManagerConfig,
     ) -> Result<Self, StartError> {
         let templates = TemplateStore::open(data_dir).map_err(|error| StartError::Templates(chain(&error)))?;
+        let snapshots = SnapshotStore::open(data_dir).map_err(StartError::Snapshots)?;
         let config = Arc::new(config);
+        let templates = Templates::new(templates, Arc::clone(&engine), config.agent.clone());
+        let (cpu, settings) = (Cpu::of_host()?, Arc::clone(&config));
+        let images = Images::new(Arc::clone(&engine), store.clone(), snapshots, templates, settings, cpu);
         let inner = Arc::new(Inner {
-            templates: Templates::new(templates, Arc::clone(&engine), config.agent.clone()),
             pool: Pool::new(Arc::clone(&engine), config.pool_size, config.launch_timeout),
             engine,
             store,
             config,
+            images: Arc::new(images),
             sandboxes: RwLock::default(),
-            creating: 0.into(),
-            launches: Semaphore::new(CONCURRENT_LAUNCHES),
+            pending: Mutex::default(),
+            requests: Requests::default(),
             tasks: TaskTracker::new(),
             stopping: CancellationToken::new(),
         });
         crate::reconcile::run(&inner).await?;
+        inner.tasks.spawn(Arc::clone(&inner).keep_collecting());
         let manager = Self { inner };
         manager.fill_default_pool().await;
         Ok(manager)
     }
 
     async fn fill_default_pool(&self) {
-        match self.inner.templates.get(&self.inner.config.default_template).await {
+        match self.inner.images.templates.get(&self.inner.config.default_template).await {
             Ok(template) => self.inner.pool.prepare(&template),
             Err(error) => tracing::warn!(error = %chain(&error), "no pool for the default template"),
         }
@@ -136,7 +137,7 @@ impl SandboxManager {
     /// Sandboxes of all workspaces that have a machine.
     #[must_use]
     pub fn running(&self) -> usize {
-        self.inner.entries(|_| true).len()
+        self.inner.entries(|entry| entry.handle.state().machine.is_some()).len()
     }
 
     /// Machines that wait in the pool.
@@ -145,54 +146,33 @@ impl SandboxManager {
         self.inner.pool.ready()
     }
 
-    /// Creates a sandbox; it is usable when this returns. A caller that goes away meanwhile leaves nothing behind.
-    ///
-    /// # Errors
-    /// [`CreateError`]; nothing is left of the sandbox then.
-    pub async fn create(
-        &self,
-        workspace: &WorkspaceName,
-        params: params::CreateSandbox,
-    ) -> Result<views::Sandbox, CreateError> {
-        let request = NewSandbox::check(&self.inner, workspace, params)?;
-        let (send, receive) = oneshot::channel();
-        let inner = Arc::clone(&self.inner);
-        // In a task of its own: a launch must run to its end or its undoing even if the caller's connection breaks.
-        self.inner.tasks.spawn(async move {
-            let created = inner.launch(request).await;
-            if let Err(Ok(entry)) = send.send(created) {
-                tracing::info!(sandbox = %entry.record.id, "the caller of a create went away; removing the sandbox");
-                if let Err(error) = entry.handle.kill().await {
-                    tracing::warn!(sandbox = %entry.record.id, %error, "could not remove it");
-                }
-            }
-        });
-        let entry = receive.await.map_err(|_| CreateError::ShuttingDown)??;
-        Ok(view(&entry))
-    }
-
     /// The sandboxes of a workspace, newest first.
     ///
     /// # Errors
     /// If the database does not answer.
     pub async fn list(&self, workspace: &WorkspaceName) -> Result<Vec<views::Sandbox>, LookupError> {
-        let records = self.inner.store.list_sandboxes(workspace).await?;
-        let views = records.into_iter().filter_map(|record| match self.entry(workspace, &record.id) {
-            Ok(entry) => Some(view(&entry)),
-            // Failed, without a machine since a restart of the server.
-            Err(LookupError::NotFound) => is_visible_failure(&record).then(|| recorded_view(&record)),
-            Err(_) => None,
-        });
-        Ok(views.collect())
+        let mut records = self.inner.store.list_sandboxes(workspace).await?;
+        // One that is being made is nobody's yet; one that failed is shown for a while after its machine is gone.
+        records.retain(|record| self.entry(workspace, &record.id).is_ok() || is_visible_failure(record));
+        Ok(self.views_of(records).await)
+    }
+
+    /// Sandboxes on record, with what their drivers know of them, in the same order.
+    pub(crate) async fn views_of(&self, records: Vec<SandboxRecord>) -> Vec<views::Sandbox> {
+        let one = async |record: SandboxRecord| match self.entry(&record.workspace, &record.id) {
+            Ok(entry) => view(&entry).await,
+            Err(_) => recorded_view(&record),
+        };
+        futures::future::join_all(records.into_iter().map(one)).await
     }
 
     /// One sandbox.
     ///
     /// # Errors
-    /// [`LookupError::NotFound`], also for one of another workspace.
+    /// [`LookupError::NotFound`], also for one of another workspace, and [`LookupError::Ended`].
     pub async fn get(&self, workspace: &WorkspaceName, id: &SandboxId) -> Result<views::Sandbox, LookupError> {
         match self.entry(workspace, id) {
-            Ok(entry) => Ok(view(&entry)),
+            Ok(entry) => Ok(view(&entry).await),
             Err(error) => Ok(recorded_view(&self.failed(workspace, id, error).await?)),
         }
     }
@@ -212,7 +192,7 @@ impl SandboxManager {
         };
         match entry.handle.kill().await {
             Ok(()) => Ok(()),
-            Err(AccessError::NotFound) => Err(LookupError::NotFound),
+            Err(AccessError::NotFound) => Err(self.ended(workspace, id).await),
             Err(_) => Err(LookupError::NotRemoved),
         }
     }
@@ -222,7 +202,7 @@ impl SandboxManager {
     /// # Errors
     /// [`LookupError::NotFound`].
     pub async fn lifecycle(&self, workspace: &WorkspaceName, id: &SandboxId) -> Result<views::Lifecycle, LookupError> {
-        Ok(lifecycle_view(&self.entry(workspace, id)?))
+        Ok(lifecycle_view(&self.entry_or_ended(workspace, id).await?))
     }
 
     /// Changes the clocks of a sandbox; counts as use.
@@ -235,34 +215,96 @@ impl SandboxManager {
         id: &SandboxId,
         params: params::PatchLifecycle,
     ) -> Result<views::Lifecycle, LifecycleError> {
-        let entry = self.entry(workspace, id).map_err(AccessError::from)?;
+        let entry = self.entry_or_ended(workspace, id).await.map_err(AccessError::from)?;
         let clocks = entry.handle.lifecycle().clocks;
         let ttl_ms = match params.ttl_seconds {
             Some(seconds) => validate::ttl(seconds, self.inner.config.max_ttl)?.map(exec::millis),
             None => clocks.ttl_ms,
         };
         let persistent = params.persistent.unwrap_or(clocks.persistent);
-        self.inner.store.set_lifecycle(id, ttl_ms.unwrap_or(0) / 1000, persistent).await?;
-        entry.handle.set_clocks(ttl_ms, persistent).await?;
+        self.set_clocks(&entry, ttl_ms.unwrap_or(0) / 1000, persistent).await?;
         Ok(lifecycle_view(&entry))
     }
 
-    /// Stops a sandbox where it stands. Idempotent.
+    /// Sets both halves of the lifecycle; `ttl_seconds` 0 means never.
+    pub(crate) async fn set_clocks(
+        &self,
+        entry: &Entry,
+        ttl_seconds: u64,
+        persistent: bool,
+    ) -> Result<(), LifecycleError> {
+        self.inner.store.set_lifecycle(&entry.record.id, ttl_seconds, persistent).await?;
+        let ttl_ms = (ttl_seconds > 0).then(|| ttl_seconds.saturating_mul(1000));
+        Ok(entry.handle.set_clocks(ttl_ms, persistent).await?)
+    }
+
+    /// Stops a sandbox where it stands; a hibernated one is woken for that. Idempotent.
     ///
     /// # Errors
     /// [`LifecycleError`].
     pub async fn pause(&self, workspace: &WorkspaceName, id: &SandboxId) -> Result<(), LifecycleError> {
-        let entry = self.entry(workspace, id).map_err(AccessError::from)?;
-        Ok(entry.handle.pause().await?)
+        Ok(self.entry_or_ended(workspace, id).await.map_err(AccessError::from)?.handle.pause().await?)
     }
 
-    /// Lets a paused sandbox go on. Idempotent.
+    /// Lets a paused or hibernated sandbox go on. Idempotent.
     ///
     /// # Errors
     /// [`LifecycleError`].
     pub async fn resume(&self, workspace: &WorkspaceName, id: &SandboxId) -> Result<(), LifecycleError> {
-        let entry = self.entry(workspace, id).map_err(AccessError::from)?;
-        Ok(entry.handle.resume().await?)
+        Ok(self.entry_or_ended(workspace, id).await.map_err(AccessError::from)?.handle.resume().await?)
+    }
+
+    /// Saves a sandbox on disk and frees its memory. Requests under way end. Idempotent.
+    ///
+    /// # Errors
+    /// [`LifecycleError`]; the sandbox goes on then.
+    pub async fn hibernate(&self, workspace: &WorkspaceName, id: &SandboxId) -> Result<(), LifecycleError> {
+        self.entry_or_ended(workspace, id).await.map_err(AccessError::from)?.handle.hibernate().await
+    }
+
+    /// Brings a hibernated sandbox back, and lets a paused one go on. Idempotent.
+    ///
+    /// # Errors
+    /// [`LifecycleError`]; a hibernated sandbox stays so, its image unharmed.
+    pub async fn wake(&self, workspace: &WorkspaceName, id: &SandboxId) -> Result<(), LifecycleError> {
+        Ok(self.entry_or_ended(workspace, id).await.map_err(AccessError::from)?.handle.wake().await?)
+    }
+
+    /// The last `tail` things that happened to a sandbox, oldest first, also after its end.
+    ///
+    /// # Errors
+    /// [`LookupError::NotFound`].
+    pub async fn events(
+        &self,
+        workspace: &WorkspaceName,
+        id: &SandboxId,
+        tail: Option<u32>,
+    ) -> Result<views::EventList, LookupError> {
+        let record = self.inner.store.get_sandbox(id).await?;
+        if record.is_none_or(|record| record.workspace != *workspace) {
+            return Err(LookupError::NotFound);
+        }
+        let tail = tail.unwrap_or(events::DEFAULT_EVENTS).clamp(1, events::MOST_EVENTS);
+        let events = self.inner.store.list_events(id, tail).await?;
+        Ok(views::EventList { events: events.into_iter().map(events::view).collect() })
+    }
+
+    /// What a workspace uses and may use.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub async fn quotas(&self, workspace: &WorkspaceName) -> Result<Quotas, LookupError> {
+        let config = &self.inner.config;
+        let share = self.inner.share(workspace);
+        let (snapshots, bytes) = self.inner.store.snapshot_usage(workspace).await?;
+        let mib = |limit: Option<u64>| limit.map(|mib| mib.saturating_mul(1024 * 1024));
+        let most_sandboxes = config.max_workspace_sandboxes.min(config.max_sandboxes);
+        Ok(Quotas {
+            sandboxes: quota(share.sandboxes as u64, Some(most_sandboxes as u64)),
+            memory_mb: quota(share.memory_mib, config.max_memory_mib),
+            snapshots: quota(snapshots, Some(config.max_snapshots as u64)),
+            disk_bytes: quota(bytes, mib(config.max_disk_mib)),
+        })
     }
 
     /// Runs a command to its end.
@@ -457,7 +499,7 @@ impl SandboxManager {
 
     /// Every template and alias, built or not.
     pub async fn templates(&self) -> Vec<views::Template> {
-        self.inner.templates.list().await
+        self.inner.images.templates.list().await
     }
 
     /// One template or alias.
@@ -473,7 +515,28 @@ impl SandboxManager {
         sandboxes.get(id).filter(|entry| entry.record.workspace == *workspace).cloned().ok_or(LookupError::NotFound)
     }
 
-    /// The record of a sandbox that failed and has no machine any more, or the error that a lookup gave.
+    /// A sandbox that has a driver, or why it has none.
+    pub(crate) async fn entry_or_ended(&self, workspace: &WorkspaceName, id: &SandboxId) -> Result<Entry, LookupError> {
+        match self.entry(workspace, id) {
+            Err(LookupError::NotFound) => Err(self.ended(workspace, id).await),
+            other => other,
+        }
+    }
+
+    /// What became of a sandbox that is not there any more.
+    async fn ended(&self, workspace: &WorkspaceName, id: &SandboxId) -> LookupError {
+        let record = match self.inner.store.get_sandbox(id).await {
+            Ok(record) => record.filter(|record| record.workspace == *workspace),
+            Err(error) => return error.into(),
+        };
+        let events = self.inner.store.list_events(id, 1).await.unwrap_or_default();
+        match (record.and_then(|record| record.stop_reason), events.first()) {
+            (Some(reason), Some(last)) => LookupError::Ended { reason, at: contexts::timestamp(last.time_ms) },
+            _ => LookupError::NotFound,
+        }
+    }
+
+    /// The record of a sandbox that failed and has no driver any more, or the error that a lookup gave.
     async fn failed(
         &self,
         workspace: &WorkspaceName,
@@ -484,7 +547,10 @@ impl SandboxManager {
             return Err(error);
         }
         let record = self.inner.store.get_sandbox(id).await?;
-        record.filter(|record| record.workspace == *workspace && is_visible_failure(record)).ok_or(error)
+        match record.filter(|record| record.workspace == *workspace && is_visible_failure(record)) {
+            Some(record) => Ok(record),
+            None => Err(self.ended(workspace, id).await),
+        }
     }
 
     async fn lease(&self, workspace: &WorkspaceName, id: &SandboxId) -> Result<Lease, AccessError> {
@@ -498,6 +564,15 @@ impl SandboxManager {
     }
 }
 
+/// What a workspace uses and may use of each thing.
+#[derive(Clone, Copy, Debug)]
+pub struct Quotas {
+    pub sandboxes: views::Quota,
+    pub memory_mb: views::Quota,
+    pub snapshots: views::Quota,
+    pub disk_bytes: views::Quota,
+}
+
 fn is_visible_failure(record: &SandboxRecord) -> bool {
     record.status == SandboxStatus::Failed && now_ms() < record.last_active_ms.saturating_add(FAILED_KEEP_MS)
 }
@@ -509,28 +584,40 @@ impl Inner {
         sandboxes.values().filter(|entry| pass(entry)).cloned().collect()
     }
 
-    /// Gives a machine its driver.
+    /// Gives a sandbox its driver. Without a machine it is hibernated.
     pub(crate) fn adopt(
         self: &Arc<Self>,
         record: SandboxRecord,
-        vm: Arc<dyn pandastack_engine::Vm>,
+        machine: Option<Arc<dyn pandastack_engine::Vm>>,
         client: Option<pandastack_agent_client::AgentClient>,
+        image: Option<Image>,
         frozen: bool,
     ) -> Entry {
+        let config = &self.config;
         let life = Lifecycle {
             status: record.status,
             frozen,
-            stop_reason: None,
+            stop_reason: record.stop_reason.as_deref().and_then(StopReason::parse),
             clocks: Clocks {
                 ttl_ms: (record.ttl_seconds > 0).then(|| record.ttl_seconds.saturating_mul(1000)),
                 persistent: record.persistent,
-                paused_keep_ms: exec::millis(self.config.paused_keep),
+                paused_keep_ms: exec::millis(config.paused_keep),
+                hibernated_keep_ms: exec::millis(config.hibernated_keep),
+                idle_hibernate_ms: exec::millis(config.idle_hibernate),
                 last_active_ms: record.last_active_ms.max(record.created_at_ms),
             },
         };
         let id = record.id.clone();
-        let driver =
-            Driver { id: id.clone(), vm, client, life, store: self.store.clone(), config: Arc::clone(&self.config) };
+        let record = Arc::new(record);
+        let driver = Driver {
+            id: id.clone(),
+            record: Arc::clone(&record),
+            machine,
+            client,
+            image,
+            life,
+            images: Arc::clone(&self.images),
+        };
         // Held over the spawn, so that a driver that ends at once does not remove itself before it is in.
         let mut sandboxes = self.sandboxes.write().unwrap_or_else(PoisonError::into_inner);
         let inner = Arc::downgrade(self);
@@ -540,7 +627,7 @@ impl Inner {
                 inner.sandboxes.write().unwrap_or_else(PoisonError::into_inner).remove(&removed_id);
             }
         });
-        let entry = Entry { record: Arc::new(record), handle };
+        let entry = Entry { record, handle };
         sandboxes.insert(id, entry.clone());
         entry
     }

@@ -173,7 +173,7 @@ enum PrepareError {
 }
 
 async fn make(engine: &dyn Engine, template: &BuiltTemplate, limit: Duration) -> Result<Ready, PrepareError> {
-    let (guard, client, _mode) = launch::start(engine, template, VmId::random(), limit).await?;
+    let (guard, client, _mode) = launch::start_template(engine, template, VmId::random(), limit).await?;
     guard.vm().pause().await?;
     Ok(Ready { guard, client })
 }

@@ -42,6 +42,15 @@ impl Templates {
         self.built(recipe).await?.ok_or_else(|| CreateError::TemplateNotBuilt { name: recipe.name.clone() })
     }
 
+    /// One version of a template or alias, the current or an earlier one that is still on disk.
+    pub(crate) async fn version(&self, name: &str, hash: &str) -> Option<Arc<BuiltTemplate>> {
+        let recipe = TemplateStore::resolve(name)?;
+        match self.built(recipe).await {
+            Ok(Some(template)) if template.hash == hash => Some(template),
+            _ => self.store.by_hash(&recipe.name, hash).map(Arc::new),
+        }
+    }
+
     async fn built(&self, recipe: &'static Recipe) -> Result<Option<Arc<BuiltTemplate>>, CreateError> {
         let changed = self.store.changed(recipe);
         {

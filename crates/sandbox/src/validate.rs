@@ -17,6 +17,8 @@ pub const MAX_CODE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Most bytes of the standard input of one cell.
 pub const MAX_STDIN_BYTES: usize = 4 * 1024 * 1024;
+/// Most characters of a snapshot's name.
+pub const MAX_NAME_CHARS: usize = 128;
 /// Most characters of an idempotency key.
 pub const MAX_KEY_CHARS: usize = 255;
 
@@ -48,6 +50,14 @@ pub(crate) fn metadata(given: BTreeMap<String, String>) -> Result<BTreeMap<Strin
         return Err(invalid("metadata", format!("metadata keys have 1 to 256 characters without NUL, got {key:?}")));
     }
     Ok(given.into_iter().filter(|(key, _)| !matches!(key.as_str(), "workspace" | "kind" | "app.id")).collect())
+}
+
+/// Checks the name of a snapshot.
+pub(crate) fn snapshot_name(name: String) -> Result<String, Invalid> {
+    if name.chars().any(char::is_control) || !(1..=MAX_NAME_CHARS).contains(&name.chars().count()) {
+        return Err(invalid("name", format!("name must have 1 to {MAX_NAME_CHARS} printable characters")));
+    }
+    Ok(name)
 }
 
 /// Checks an isolation that was asked for.

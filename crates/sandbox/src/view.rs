@@ -3,15 +3,24 @@
 use pandastack_api_types::views;
 use pandastack_store::SandboxRecord;
 
-use crate::{contexts, driver::now_ms, manager::Entry};
+use crate::{
+    contexts,
+    driver::{State, now_ms},
+    manager::Entry,
+};
 
-pub(crate) fn view(entry: &Entry) -> views::Sandbox {
-    let life = entry.handle.lifecycle();
+pub(crate) async fn view(entry: &Entry) -> views::Sandbox {
+    let State { life, image, boot: (boot_mode, boot_ms), .. } = entry.handle.state();
+    let usage = entry.handle.usage().await;
     views::Sandbox {
         status: life.status,
         persistent: life.clocks.persistent,
         ttl_seconds: life.clocks.ttl_ms.unwrap_or(0) / 1000,
         stop_reason: life.stop_reason.map(|reason| reason.as_str().to_owned()),
+        boot_mode,
+        boot_ms,
+        memory_bytes: usage.map(|usage| usage.memory_bytes),
+        disk_bytes: usage.map(|usage| usage.disk_bytes).or(image.map(|image| image.bytes)),
         ..recorded_view(&entry.record)
     }
 }
@@ -33,6 +42,8 @@ pub(crate) fn recorded_view(record: &SandboxRecord) -> views::Sandbox {
         ttl_seconds: record.ttl_seconds,
         from_snapshot: record.from_snapshot.clone(),
         stop_reason: record.stop_reason.clone(),
+        memory_bytes: None,
+        disk_bytes: None,
         guest_ip: "127.0.0.1".to_owned(),
     }
 }
@@ -52,6 +63,10 @@ pub(crate) fn lifecycle_view(entry: &Entry) -> views::Lifecycle {
         persistent: life.clocks.persistent,
         idle_seconds: if active_requests > 0 { 0 } else { u64::try_from(idle_ms).unwrap_or(0) / 1000 },
         active_requests,
+        status: life.status,
+        last_active_at: contexts::timestamp(life.clocks.last_active_ms),
         expires_at: life.expires_at_ms().filter(|_| active_requests == 0).map(contexts::timestamp),
+        hibernates_at: life.hibernates_at_ms().filter(|_| active_requests == 0).map(contexts::timestamp),
+        stop_reason: life.stop_reason.map(|reason| reason.as_str().to_owned()),
     }
 }

@@ -177,6 +177,27 @@ impl Store {
         rows.into_iter().map(SandboxRecord::try_from).collect()
     }
 
+    /// The children of a fork-tree, whatever became of them, oldest first.
+    ///
+    /// # Errors
+    /// If the database fails or a row is damaged.
+    pub async fn sandboxes_of_tree(
+        &self,
+        workspace: &WorkspaceName,
+        tree: &str,
+    ) -> Result<Vec<SandboxRecord>, StoreError> {
+        let rows: Vec<Row> = sqlx::query_as(
+            "SELECT * FROM sandboxes WHERE workspace = ?1 AND metadata ->> '$.fork_tree_id' = ?2
+             ORDER BY created_at_ms, id",
+        )
+        .bind(workspace.as_str())
+        .bind(tree)
+        .fetch_all(&self.pool)
+        .await
+        .map_err(StoreError::query("list the sandboxes of a fork-tree"))?;
+        rows.into_iter().map(SandboxRecord::try_from).collect()
+    }
+
     /// The sandboxes of all workspaces that a restarted server must look for: neither deleted nor failed.
     ///
     /// # Errors

@@ -1,17 +1,18 @@
 //! How long a sandbox lives, and whether it runs.
 
-use axum::{Json, extract::State};
-use http::StatusCode;
-use pandastack_api_types::{
-    ErrorCode, params,
-    views::{self, SandboxStatus},
+use axum::{
+    Json,
+    extract::{RawQuery, State},
 };
+use http::StatusCode;
+use pandastack_api_types::{ErrorCode, params, views};
 use serde_json::{Value, json};
 
 use crate::{
     auth::Principal,
     error::ApiError,
     extract::{JsonObject, NoBody, SandboxPath},
+    query,
     state::ApiState,
 };
 
@@ -59,17 +60,37 @@ pub(super) async fn resume(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `POST /v1/sandboxes/{id}/wake` and `/start`: idempotent on a running sandbox. None is ever hibernated yet.
+/// `POST /v1/sandboxes/{id}/hibernate` and `/stop`
+pub(super) async fn hibernate(
+    State(state): State<ApiState>,
+    principal: Principal,
+    SandboxPath(id): SandboxPath,
+    NoBody: NoBody,
+) -> Result<Json<Value>, ApiError> {
+    state.manager(&principal).hibernate(principal.workspace(), &id).await?;
+    Ok(Json(json!({ "status": "hibernated" })))
+}
+
+/// `POST /v1/sandboxes/{id}/wake` and `/start`
 pub(super) async fn wake(
     State(state): State<ApiState>,
     principal: Principal,
     SandboxPath(id): SandboxPath,
     NoBody: NoBody,
 ) -> Result<Json<Value>, ApiError> {
-    let status = state.manager(&principal).get(principal.workspace(), &id).await?.status;
-    if status == SandboxStatus::Running {
-        return Ok(Json(json!({ "status": "running" })));
-    }
-    let message = format!("the sandbox is {}, not hibernated", status.as_str());
-    Err(ApiError::new(ErrorCode::SandboxInvalidState, message))
+    state.manager(&principal).wake(principal.workspace(), &id).await?;
+    Ok(Json(json!({ "status": "running" })))
+}
+
+/// `GET /v1/sandboxes/{id}/events?tail=`
+pub(super) async fn events(
+    State(state): State<ApiState>,
+    principal: Principal,
+    SandboxPath(id): SandboxPath,
+    RawQuery(query): RawQuery,
+) -> Result<Json<views::EventList>, ApiError> {
+    let tail = query::value(query.as_deref(), "tail")?;
+    let wrong = |_| ApiError::new(ErrorCode::ValidationField, "tail must be a positive number");
+    let tail = tail.map(|text| text.parse()).transpose().map_err(wrong)?;
+    Ok(Json(state.manager(&principal).events(principal.workspace(), &id, tail).await?))
 }

@@ -1,14 +1,14 @@
 //! Sandboxes as a whole.
 
 use axum::{Json, extract::State};
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use pandastack_api_types::{params, views};
 use serde_json::Value;
 
 use crate::{
     auth::Principal,
     error::ApiError,
-    extract::{JsonObject, SandboxPath},
+    extract::{JsonObject, SandboxPath, idempotency_key},
     state::ApiState,
 };
 
@@ -16,8 +16,10 @@ use crate::{
 pub(super) async fn create(
     State(state): State<ApiState>,
     principal: Principal,
-    JsonObject(params): JsonObject<params::CreateSandbox>,
+    headers: HeaderMap,
+    JsonObject(mut params): JsonObject<params::CreateSandbox>,
 ) -> Result<(StatusCode, Json<views::Sandbox>), ApiError> {
+    params.idempotency_key = idempotency_key(&headers, params.idempotency_key)?;
     let sandbox = state.manager(&principal).create(principal.workspace(), params).await?;
     Ok((StatusCode::CREATED, Json(sandbox)))
 }

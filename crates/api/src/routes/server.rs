@@ -2,7 +2,6 @@
 
 use axum::{Json, extract::State};
 use pandastack_api_types::views;
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{auth::Principal, error::ApiError, state::ApiState};
@@ -41,30 +40,20 @@ pub(super) async fn me(principal: Principal) -> Json<views::Me> {
     })
 }
 
-/// What a workspace uses and may use.
-#[derive(Debug, Serialize)]
-pub(super) struct Quotas {
-    workspace: String,
-    sandboxes: Quota,
-    max_ttl_seconds: u64,
-    max_upload_bytes: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct Quota {
-    used: usize,
-    /// Of the whole server.
-    max: usize,
-}
-
 /// `GET /v1/quotas`
-pub(super) async fn quotas(State(state): State<ApiState>, principal: Principal) -> Result<Json<Quotas>, ApiError> {
+pub(super) async fn quotas(
+    State(state): State<ApiState>,
+    principal: Principal,
+) -> Result<Json<views::Quotas>, ApiError> {
     let workspace = principal.workspace();
-    let used = state.manager(&principal).list(workspace).await?.len();
+    let used = state.manager(&principal).quotas(workspace).await?;
     let config = state.config();
-    Ok(Json(Quotas {
+    Ok(Json(views::Quotas {
         workspace: workspace.to_string(),
-        sandboxes: Quota { used, max: config.max_sandboxes },
+        sandboxes: used.sandboxes,
+        memory_mb: used.memory_mb,
+        snapshots: used.snapshots,
+        disk_bytes: used.disk_bytes,
         max_ttl_seconds: config.max_ttl_seconds,
         max_upload_bytes: config.max_upload_bytes,
     }))

@@ -7,7 +7,7 @@ use axum::{
     routing::{any, get, post},
 };
 use pandastack_api_types::ErrorCode;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{auth::Principal, error::ApiError, extract::SandboxPath, state::ApiState};
 
@@ -15,13 +15,7 @@ use crate::{auth::Principal, error::ApiError, extract::SandboxPath, state::ApiSt
 const COLLECTIONS: [&str; 6] = ["/volumes", "/functions", "/schedules", "/databases", "/apps", "/orgs"];
 
 /// Features of a sandbox: the path below it.
-const SANDBOX_FEATURES: [&str; 21] = [
-    "/snapshots",
-    "/fork",
-    "/fork-tree",
-    "/promote",
-    "/hibernate",
-    "/stop",
+const SANDBOX_FEATURES: [&str; 14] = [
     "/bake-image",
     "/metadata",
     "/ports/{port}",
@@ -30,7 +24,6 @@ const SANDBOX_FEATURES: [&str; 21] = [
     "/preview",
     "/preview-token",
     "/logs",
-    "/events",
     "/metrics",
     "/util",
     "/exec/ws",
@@ -41,8 +34,6 @@ const SANDBOX_FEATURES: [&str; 21] = [
 
 pub(super) fn routes() -> Router<ApiState> {
     let mut router = Router::new()
-        .route("/snapshots", get(no_snapshots))
-        .route("/snapshots/{id}", get(no_such_snapshot).delete(no_such_snapshot))
         .route("/templates/build", post(feature))
         .route("/templates/builds", get(empty))
         .route("/templates/builds/{id}", get(no_such_build))
@@ -66,14 +57,6 @@ pub(super) fn sandbox_routes() -> Router<ApiState> {
 
 async fn empty(_principal: Principal) -> Json<[Value; 0]> {
     Json([])
-}
-
-async fn no_snapshots(_principal: Principal) -> Json<Value> {
-    Json(json!({ "snapshots": [] }))
-}
-
-async fn no_such_snapshot(_principal: Principal) -> ApiError {
-    ApiError::new(ErrorCode::SnapshotNotFound, "snapshot not found")
 }
 
 async fn no_such_build(_principal: Principal) -> ApiError {

@@ -31,7 +31,8 @@ async fn what_is_not_built_says_so() {
         assert_eq!((answer.status, answer.code()), (501, "route.not_implemented"), "{path}");
         assert!(answer.error().contains("not available"), "{answer:?}");
     }
-    for path in ["fork", "fork-tree", "promote", "hibernate", "snapshots", "logs", "proxy/80/x", "mcp"] {
+    for path in ["fork", "fork-tree", "promote", "hibernate", "stop", "wake", "snapshots", "logs", "proxy/80/x", "mcp"]
+    {
         let answer = surface.ask(Method::POST, &format!("{UNKNOWN}/{path}"), "{}").await;
         assert_eq!((answer.status, answer.code()), (404, "sandbox.not_found"), "{path}");
     }
@@ -47,6 +48,7 @@ async fn what_the_server_says_of_itself() {
     assert_eq!((&me["workspace"], &me["auth_method"]), (&json!("alpha"), &json!("token")));
     let quotas = surface.ask(Method::GET, "/v1/quotas", "").await.body;
     assert_eq!((&quotas["workspace"], &quotas["sandboxes"]["used"]), (&json!("alpha"), &json!(0)));
+    assert_eq!(quotas["snapshots"], json!({ "used": 0, "max": 100 }));
     let templates = surface.ask(Method::GET, "/v1/templates", "").await.body;
     let names: Vec<_> = templates.as_array().unwrap().iter().map(|t| t["name"].as_str().unwrap()).collect();
     assert!(names.contains(&"code-interpreter") && names.contains(&"ubuntu-24.04"), "{names:?}");

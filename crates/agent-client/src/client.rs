@@ -7,7 +7,7 @@ use std::{
     pin::{Pin, pin},
     sync::{Arc, Mutex},
     task::{Context, Poll, ready},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use bytes::Bytes;
@@ -120,7 +120,9 @@ impl AgentClient {
         answer(CALL_LIMIT, stub.hello(HelloRequest { generation: GENERATION })).await
     }
 
-    /// Gives the sandbox its own identity and fresh randomness, and compares its clock with the host's.
+    /// Gives the sandbox its own identity and fresh randomness, and compares its clock with the host's. The skew that is answered is what
+    /// the call's own duration cannot explain: nanoseconds by which the sandbox's clock, when it was read, was before the sending
+    /// (negative) or after the answer.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -131,6 +133,7 @@ impl AgentClient {
         entropy: [u8; 32],
     ) -> Result<PersonalizeReply, CallError> {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let sent = Instant::now();
         let request = PersonalizeRequest {
             sandbox_id: sandbox_id.to_owned(),
             hostname: hostname.to_owned(),
@@ -138,7 +141,8 @@ impl AgentClient {
             unix_nanos: i64::try_from(since_epoch.as_nanos()).unwrap_or(i64::MAX),
         };
         let mut stub = self.stub.clone();
-        answer(CALL_LIMIT, stub.personalize(request)).await
+        let PersonalizeReply { clock_skew_nanos } = answer(CALL_LIMIT, stub.personalize(request)).await?;
+        Ok(PersonalizeReply { clock_skew_nanos: unexplained(clock_skew_nanos, sent.elapsed()) })
     }
 
     /// Asks whether the sandbox may be frozen.
@@ -286,6 +290,12 @@ async fn answer<T>(limit: Duration, call: impl Future<Output = Result<Response<T
     }
 }
 
+/// How far a clock that was read `ahead` nanoseconds after the sending lies outside the time that the call took.
+fn unexplained(ahead: i64, took: Duration) -> i64 {
+    let took = i64::try_from(took.as_nanos()).unwrap_or(i64::MAX);
+    ahead.saturating_sub(ahead.clamp(0, took))
+}
+
 /// Sends a body in pieces of the contract's size. Stops early if the call no longer listens, which then says why.
 async fn feed<S, E>(path: String, body: S, sender: mpsc::Sender<WriteFileRequest>) -> Result<(), E>
 where
@@ -410,5 +420,20 @@ impl Stream for CellStream {
                 other => return Poll::Ready(other),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_call_is_no_skew() {
+        let took = Duration::from_nanos(100);
+        let cases = [(0, 0), (50, 0), (100, 0), (101, 1), (-7, -7), (i64::MAX, i64::MAX - 100), (i64::MIN, i64::MIN)];
+        for (ahead, skew) in cases {
+            assert_eq!(unexplained(ahead, took), skew, "{ahead}");
+        }
+        assert_eq!(unexplained(i64::MAX, Duration::MAX), 0);
     }
 }

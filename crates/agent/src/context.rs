@@ -12,7 +12,10 @@ use std::{
 };
 
 use pandastack_agent_protocol::messages::{CellEnd, ContextState, CreateContextRequest, Refusal};
-use tokio::{sync::mpsc, time};
+use tokio::{
+    sync::{mpsc, watch},
+    time,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -43,7 +46,7 @@ pub(crate) struct Surroundings {
     /// Set in every context's environment.
     pub(crate) environment: HashMap<String, String>,
     /// Counts the identities that the sandbox was given.
-    pub(crate) identity: Arc<AtomicU64>,
+    pub(crate) identity: watch::Receiver<u64>,
 }
 
 /// What others may see of a context.
@@ -120,6 +123,7 @@ impl ContextTask {
                     Some(job) => self.serve(job).await,
                     None => break,
                 },
+                Ok(()) = self.surroundings.identity.changed() => self.reseed().await,
                 fault = idle(&mut self.process, &mut self.late) => self.note_idle_death(&fault).await,
             }
         }
@@ -159,7 +163,7 @@ impl ContextTask {
         let mut env = environment.clone();
         env.extend(self.request.env.clone());
         let (context_id, cwd) = (self.request.context_id.clone(), self.request.cwd.clone());
-        let seeded_for = identity.load(Ordering::Relaxed);
+        let seeded_for = *identity.borrow();
         let origin = Origin { context_id, language: self.language, cwd, env };
         Ok(Ready { process: Interpreter::start(zygote, reaper, origin).await?, seeded_for })
     }
@@ -168,6 +172,20 @@ impl ContextTask {
         self.visible.set_process(process.pid.as_raw_nonzero().get());
         self.seeded_for = seeded_for;
         self.process = Some(process);
+    }
+
+    /// Does not leave it to the next cell: what threads draw meanwhile must not be what they draw in other copies.
+    async fn reseed(&mut self) {
+        let identity = *self.surroundings.identity.borrow_and_update();
+        if self.seeded_for == identity {
+            return;
+        }
+        if let Some(process) = &mut self.process
+            && let Ok(message) = wire::encode(&ToContext::Reseed)
+            && process.send(message).await.is_ok()
+        {
+            self.seeded_for = identity;
+        }
     }
 
     /// The next cell starts another process, and its answer says why.
@@ -236,7 +254,7 @@ impl ContextTask {
                 let ready = self.start_unless_closed(job).await?;
                 self.adopt(ready);
             }
-            let identity = self.surroundings.identity.load(Ordering::Relaxed);
+            let identity = *self.surroundings.identity.borrow();
             let message = ToContext::Run {
                 cell: number,
                 code: &job.request.code,

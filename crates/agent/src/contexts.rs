@@ -36,6 +36,8 @@ pub(crate) struct Contexts {
     surroundings: Option<Surroundings>,
     languages: Languages,
     table: Arc<Mutex<Vec<Context>>>,
+    /// Cancelled when the callers of all cells so far are gone.
+    callers: Arc<Mutex<CancellationToken>>,
 }
 
 #[derive(Debug)]
@@ -69,8 +71,8 @@ impl Context {
         events: Events,
         recorder: Option<Recorder>,
         under_way: CallGuard,
+        cancel: CancellationToken,
     ) -> Result<CancellationToken, Refused> {
-        let cancel = CancellationToken::new();
         let job = Job { request, out: Outbox::new(events, recorder), cancel: cancel.clone(), under_way };
         let (refused, job) = match self.jobs.try_send(job) {
             Ok(()) => return Ok(cancel),
@@ -107,7 +109,7 @@ impl Drop for CellGuard {
 impl Contexts {
     /// Without surroundings there is no interpreter, and no context can be made.
     pub(crate) fn new(surroundings: Option<Surroundings>, languages: Languages) -> Self {
-        Self { surroundings, languages, table: Arc::default() }
+        Self { surroundings, languages, table: Arc::default(), callers: Arc::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Context>> {
@@ -208,11 +210,12 @@ impl Contexts {
         let context = find(&mut table, &request.context_id)?;
         let (events, receiver) = mpsc::channel(QUEUE);
         let cancel = if request.idempotency_key.is_empty() {
-            Some(context.queue(request, events, None, call.clone())?.drop_guard())
+            let cancel = self.lock_callers().child_token();
+            Some(context.queue(request, events, None, call.clone(), cancel)?.drop_guard())
         } else {
             match context.records.claim(&request)? {
                 Claim::First(recorder) => {
-                    context.queue(request, events, Some(recorder), call.clone())?;
+                    context.queue(request, events, Some(recorder), call.clone(), CancellationToken::new())?;
                 }
                 Claim::Again(record) => {
                     tokio::spawn(record.tell(events));
@@ -221,6 +224,16 @@ impl Contexts {
             None
         };
         Ok((receiver, CellGuard { cancel, fate, _call: call }))
+    }
+
+    /// In a restored machine nobody waits any more for the cells that were under way in its original: those without a key are interrupted,
+    /// or dropped if they have not begun.
+    pub(crate) fn abandon(&self) {
+        std::mem::take(&mut *self.lock_callers()).cancel();
+    }
+
+    fn lock_callers(&self) -> MutexGuard<'_, CancellationToken> {
+        self.callers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Interrupts the cell that runs in a context; those that wait are not touched. False if none runs.

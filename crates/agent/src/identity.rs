@@ -3,50 +3,67 @@
 use std::{
     fs::{self, OpenOptions},
     io::{self, Write},
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Mutex, MutexGuard, PoisonError},
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use pandastack_agent_protocol::messages::{PersonalizeReply, PersonalizeRequest, Refusal};
-use rustix::io::Errno;
+use tokio::sync::watch;
 
-use crate::refusal::Refused;
+use crate::{first, refusal::Refused};
 
 const LONGEST_HOSTNAME: usize = 63;
 
 /// The identity as it was last given.
 #[derive(Debug, Default)]
 pub(crate) struct Identity {
-    sandbox_id: Mutex<String>,
-    /// Counts the identities, for those who must notice a new one.
-    generation: Arc<AtomicU64>,
+    given: Mutex<Given>,
+    /// Counts the times that it was given, for those who must notice that this is a restored machine.
+    generation: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Given {
+    sandbox_id: String,
+    entropy: Vec<u8>,
 }
 
 impl Identity {
+    fn lock(&self) -> MutexGuard<'_, Given> {
+        self.given.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn sandbox_id(&self) -> String {
-        self.sandbox_id.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.lock().sandbox_id.clone()
     }
 
-    pub(crate) fn generation(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.generation)
+    pub(crate) fn generation(&self) -> watch::Receiver<u64> {
+        self.generation.subscribe()
     }
 
-    /// Takes on an identity. The files of the system are only touched where this is the first process.
-    pub(crate) fn assume(&self, request: &PersonalizeRequest) -> Result<PersonalizeReply, Refused> {
+    /// Takes on an identity, and calls `restored` before anybody hears of it. Also one that this machine had already means that it was
+    /// restored, unless the request is a repetition. The files of the system are only touched where this is the first process.
+    pub(crate) fn assume(
+        &self,
+        request: &PersonalizeRequest,
+        restored: impl FnOnce(),
+    ) -> Result<PersonalizeReply, Refused> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let skew = i64::try_from(now.as_nanos()).unwrap_or(i64::MAX).saturating_sub(request.unix_nanos);
         check_hostname(&request.hostname)?;
         report("randomness was not mixed in", mix_in(&request.entropy));
+        let mut given = self.lock();
+        let is_other = given.sandbox_id != request.sandbox_id;
         if std::process::id() == 1 {
             rename_machine(&request.hostname);
+            if is_other {
+                renew_ids();
+            }
         }
-        let mut sandbox_id = self.sandbox_id.lock().unwrap_or_else(PoisonError::into_inner);
-        if *sandbox_id != request.sandbox_id {
-            sandbox_id.clone_from(&request.sandbox_id);
-            self.generation.fetch_add(1, Ordering::Relaxed);
+        if is_other || given.entropy != request.entropy {
+            *given = Given { sandbox_id: request.sandbox_id.clone(), entropy: request.entropy.clone() };
+            restored();
+            self.generation.send_modify(|generation| *generation += 1);
         }
         Ok(PersonalizeReply { clock_skew_nanos: skew })
     }
@@ -65,18 +82,22 @@ fn mix_in(entropy: &[u8]) -> io::Result<()> {
 
 /// Best effort: a root file system may be read-only or lack these files.
 fn rename_machine(hostname: &str) {
-    match rustix::system::sethostname(hostname.as_bytes()) {
-        Ok(()) | Err(Errno::PERM) => {}
-        Err(error) => tracing::warn!(%error, "the host name was not set"),
+    if let Err(error) = rustix::system::sethostname(hostname.as_bytes()) {
+        tracing::warn!(%error, "the host name was not set");
     }
-    // Where the name may not be set, the machine still goes by that of what it was copied from, and the new one is a second.
+    // Where the name could not be set, the machine still goes by that of what it was copied from, and the new one is a second.
     let current = rustix::system::uname().nodename().to_string_lossy().into_owned();
     report("/etc/hostname was not written", fs::write("/etc/hostname", format!("{current}\n")));
     let hosts = fs::read_to_string("/etc/hosts").unwrap_or_default();
     let names = [current, hostname.to_owned()];
     report("/etc/hosts was not written", fs::write("/etc/hosts", with_own_names(&hosts, &names)));
+}
+
+/// A machine keeps these for as long as it is the same sandbox, also when it hibernates.
+fn renew_ids() {
     let machine_id = fresh_machine_id();
     report("/etc/machine-id was not written", machine_id.and_then(|id| fs::write("/etc/machine-id", id)));
+    report("the boot id is that of another sandbox", first::renew_boot_id());
 }
 
 fn fresh_machine_id() -> io::Result<String> {
@@ -130,16 +151,20 @@ mod tests {
     }
 
     #[test]
-    fn an_identity_counts_once() {
+    fn an_identity_counts_once_for_each_restore() {
         let identity = Identity::default();
-        let request = PersonalizeRequest {
-            sandbox_id: "a".to_owned(),
-            hostname: "a".to_owned(),
-            entropy: vec![1; 32],
-            unix_nanos: 0,
+        let mut restored = 0;
+        let mut give = |sandbox_id: &str, entropy: u8| {
+            let sandbox_id = sandbox_id.to_owned();
+            let request =
+                PersonalizeRequest { sandbox_id, hostname: "a".to_owned(), entropy: vec![entropy; 32], unix_nanos: 0 };
+            assert!(identity.assume(&request, || restored += 1).unwrap().clock_skew_nanos > 1_600_000_000_000_000_000);
+            (identity.sandbox_id(), *identity.generation().borrow())
         };
-        assert!(identity.assume(&request).unwrap().clock_skew_nanos > 1_600_000_000_000_000_000);
-        identity.assume(&request).unwrap();
-        assert_eq!((identity.sandbox_id().as_str(), identity.generation().load(Ordering::Relaxed)), ("a", 1));
+        assert_eq!(give("a", 1), ("a".to_owned(), 1));
+        assert_eq!(give("a", 1), ("a".to_owned(), 1));
+        assert_eq!(give("a", 2), ("a".to_owned(), 2));
+        assert_eq!(give("b", 2), ("b".to_owned(), 3));
+        assert_eq!(restored, 3);
     }
 }

@@ -4,7 +4,7 @@
 //! - [`zygote`], [`spare`], [`interpreter`], [`context`], [`cell`], [`wire`]: the interpreter, from the warm process down to one cell.
 //! - [`outbox`], [`records`], [`late`], [`loss`]: what a cell's caller is told, now, again and later. [`languages`], [`renderer`]: what
 //!   contexts can have beside Python.
-//! - [`reaper`], [`processes`], [`memory`]: the duties of a first process.
+//! - [`first`], [`reaper`], [`processes`], [`memory`]: the duties of a first process.
 
 mod calls;
 mod cell;
@@ -12,6 +12,7 @@ mod context;
 mod contexts;
 mod exec;
 mod files;
+mod first;
 mod identity;
 mod interpreter;
 mod languages;
@@ -113,6 +114,12 @@ fn main() -> ExitCode {
         .with_ansi(false)
         .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
         .init();
+    if std::process::id() == 1
+        && let Err(error) = first::withdraw()
+    {
+        tracing::error!(%error, "what is started here would have more than it may");
+        return ExitCode::FAILURE;
+    }
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(BLOCKING_THREADS).build();
     let ended = runtime.and_then(|runtime| {

@@ -81,7 +81,7 @@ impl Calls for Agent {
     }
 
     async fn personalize(&self, request: Request<PersonalizeRequest>) -> Result<Response<PersonalizeReply>, Status> {
-        Ok(Response::new(self.identity.assume(request.get_ref())?))
+        Ok(Response::new(self.identity.assume(request.get_ref(), || self.contexts.abandon())?))
     }
 
     async fn activity(&self, _: Request<ActivityRequest>) -> Result<Response<ActivityReply>, Status> {

@@ -5,13 +5,13 @@ use std::{
     collections::HashMap,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicI32, Ordering},
     },
     time::Duration,
 };
 
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{mpsc, oneshot, watch},
     time::{self, Instant},
 };
 
@@ -46,12 +46,12 @@ pub(crate) struct Source {
     pub(crate) reaper: Reaper,
     pub(crate) environment: HashMap<String, String>,
     pub(crate) workspace: String,
-    pub(crate) identity: Arc<AtomicU64>,
+    pub(crate) identity: watch::Receiver<u64>,
 }
 
 impl Source {
     async fn fork(&self) -> Result<Ready, Refused> {
-        let seeded_for = self.identity.load(Ordering::Relaxed);
+        let seeded_for = *self.identity.borrow();
         let origin = Origin {
             context_id: NAME.to_owned(),
             language: PYTHON,

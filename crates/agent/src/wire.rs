@@ -60,13 +60,15 @@ pub(crate) enum ToContext<'a> {
         code: &'a str,
         env: &'a HashMap<String, String>,
         cwd: &'a str,
-        /// The sandbox was given a new identity since this context's last cell: its generators must be seeded anew.
+        /// As [`ToContext::Reseed`], before the cell.
         reseed: bool,
         /// All of standard input; null if there is none.
         stdin: Option<&'a str>,
         /// Most characters of one text/plain form or traceback, 0 for as many as there are.
         max_chars: u32,
     },
+    /// The sandbox was given a new identity: the generators must be seeded anew.
+    Reseed,
     /// The answer to [`FromContext::Sync`].
     Synced,
 }

@@ -6,8 +6,9 @@ use fs_err as fs;
 use pandastack_engine::{VmSpec, vm::RUNTIME_MOUNT};
 use serde_json::{Value, json};
 
-/// Docker's default set, which lets package managers work as root inside.
-const CAPABILITIES: [&str; 14] = [
+/// Docker's default set, which lets package managers work as root inside, and what the first process needs to give a restored copy its own
+/// names: no other has it, see `first.rs` of the agent.
+const CAPABILITIES: [&str; 15] = [
     "CAP_AUDIT_WRITE",
     "CAP_CHOWN",
     "CAP_DAC_OVERRIDE",
@@ -21,6 +22,7 @@ const CAPABILITIES: [&str; 14] = [
     "CAP_SETGID",
     "CAP_SETPCAP",
     "CAP_SETUID",
+    "CAP_SYS_ADMIN",
     "CAP_SYS_CHROOT",
 ];
 const MASKED: [&str; 8] = [
@@ -141,7 +143,11 @@ mod tests {
         let kinds: Vec<_> = config["linux"]["namespaces"].as_array().unwrap().iter().map(|n| &n["type"]).collect();
         assert!(kinds.contains(&&json!("network")));
         let capabilities = config["process"]["capabilities"]["bounding"].as_array().unwrap();
-        assert!(!capabilities.contains(&json!("CAP_SYS_ADMIN")) && !capabilities.contains(&json!("CAP_SYS_RESOURCE")));
+        // The agent drops it for everything that it starts.
+        assert!(capabilities.contains(&json!("CAP_SYS_ADMIN")));
+        for name in ["CAP_SYS_RESOURCE", "CAP_SYS_PTRACE", "CAP_SYS_MODULE", "CAP_NET_ADMIN"] {
+            assert!(!capabilities.contains(&json!(name)), "{name}");
+        }
         let destinations = |config: &Value| {
             let mounts = config["mounts"].as_array().unwrap().clone();
             mounts.iter().map(|m| m["destination"].as_str().unwrap().to_owned()).collect::<Vec<_>>()

@@ -72,6 +72,8 @@ class Context:
                 self._memory.impose()
                 self._run(message)
                 self._prepare()
+            elif message.get("op") == "reseed":
+                reseed()
             elif message.get("op") == "assign":
                 _assign(message)
                 if _language(message) != PYTHON:

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod contexts;
 #[cfg(test)]
+mod copies;
+#[cfg(test)]
 mod exec;
 #[cfg(test)]
 mod files;

@@ -80,6 +80,10 @@ def run(channel, request):
     elif word == "request":
         told = {name: request[name] for name in ("stdin", "max_chars")}
         os.write(1, json.dumps([LANGUAGE, told]).encode())
+    elif word == "reseeds":
+        # After which cells, 0 for between two.
+        RESEEDS.extend([cell] * request["reseed"])
+        os.write(1, json.dumps(RESEEDS).encode())
     elif word == "large":
         text = "x" * 1_000_000
         for _ in range(int(rest)):
@@ -96,6 +100,7 @@ def run(channel, request):
 
 
 LANGUAGE = None
+RESEEDS = []
 
 
 def context(fds, language):
@@ -112,8 +117,10 @@ def context(fds, language):
         request = message(channel)
         if request["op"] == "run":
             run(channel, request)
-        else:
+        elif request["op"] == "assign":
             LANGUAGE = request["language"]
+        elif request["op"] == "reseed":
+            RESEEDS.append(0)
 
 
 def main():

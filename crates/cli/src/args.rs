@@ -24,13 +24,16 @@ pub(crate) enum Command {
     /// Work with sandboxes of the server.
     #[command(subcommand, visible_alias = "sb")]
     Sandbox(SandboxCommand),
+    /// Work with snapshots: memory, processes and files of a sandbox at one instant.
+    #[command(subcommand, visible_alias = "snap")]
+    Snapshot(SnapshotCommand),
     /// Build and list templates on this machine.
     #[command(subcommand, visible_alias = "tpl")]
     Template(TemplateCommand),
     /// Work with access tokens.
     #[command(subcommand)]
     Token(TokenCommand),
-    /// Explain what this machine can do, what is missing and how to get it.
+    /// Explain what this machine can do, what is missing and how to get it; or check what forks share.
     Doctor(DoctorArgs),
 }
 
@@ -74,6 +77,27 @@ pub(crate) struct ServeArgs {
     /// Idle seconds after which a sandbox ends whose creator named none.
     #[arg(long, default_value_t = 3600, env = "PANDASTACK_DEFAULT_TTL_SECONDS")]
     pub(crate) default_ttl_seconds: u64,
+    /// Idle seconds after which a persistent sandbox is hibernated.
+    #[arg(long, default_value_t = 300, env = "PANDASTACK_IDLE_HIBERNATE_SECONDS")]
+    pub(crate) idle_hibernate_seconds: u64,
+    /// Most snapshots of a workspace.
+    #[arg(long, default_value_t = 100, env = "PANDASTACK_MAX_SNAPSHOTS")]
+    pub(crate) max_snapshots: usize,
+    /// Most memory of a workspace's running and paused sandboxes, in MiB; 0 sets no limit.
+    #[arg(long, default_value_t = 0, env = "PANDASTACK_MAX_MEMORY_MB")]
+    pub(crate) max_memory_mb: u64,
+    /// Most disk of a workspace's snapshots and hibernated sandboxes, in MiB; 0 sets no limit.
+    #[arg(long, default_value_t = 0, env = "PANDASTACK_MAX_DISK_MB")]
+    pub(crate) max_disk_mb: u64,
+    /// What snapshots and hibernation leave free on the disk, in MiB.
+    #[arg(long, default_value_t = 1024, env = "PANDASTACK_MIN_FREE_DISK_MB")]
+    pub(crate) min_free_disk_mb: u64,
+    /// Seconds that a hibernated sandbox is kept at least.
+    #[arg(long, default_value_t = 604_800, env = "PANDASTACK_HIBERNATED_KEEP_SECONDS")]
+    pub(crate) hibernated_keep_seconds: u64,
+    /// Seconds that what a fork was made from is kept.
+    #[arg(long, default_value_t = 60, env = "PANDASTACK_FORK_KEEP_SECONDS")]
+    pub(crate) fork_keep_seconds: u64,
 }
 
 /// Which server to talk to.
@@ -114,10 +138,40 @@ pub(crate) enum SandboxCommand {
         #[command(flatten)]
         server: ServerArgs,
     },
+    /// Show one sandbox.
+    Get(SandboxArgs),
     /// Create a sandbox and print its id.
     Create(CreateArgs),
     /// Run a command in a sandbox; the exit code is the command's.
     Exec(ExecArgs),
+    /// Stop a sandbox where it stands; its memory stays on the machine.
+    Pause(SandboxArgs),
+    /// Let a paused sandbox go on.
+    Resume(SandboxArgs),
+    /// Put a sandbox to disk; the next request that needs it wakes it.
+    Hibernate(SandboxArgs),
+    /// Bring a hibernated sandbox back.
+    Wake(SandboxArgs),
+    /// Make copies of a running sandbox, all of the same instant, and print their ids.
+    Fork(ForkArgs),
+    /// Declare a copy of a fork-tree the winner.
+    Promote {
+        id: String,
+        /// End the other copies.
+        #[arg(long)]
+        cleanup_siblings: bool,
+        #[command(flatten)]
+        server: ServerArgs,
+    },
+    /// List what happened to a sandbox.
+    Events {
+        id: String,
+        /// How many of the latest.
+        #[arg(long, default_value_t = 50)]
+        tail: u32,
+        #[command(flatten)]
+        server: ServerArgs,
+    },
     /// End sandboxes.
     #[command(visible_aliases = ["delete", "rm"])]
     Kill {
@@ -131,10 +185,35 @@ pub(crate) enum SandboxCommand {
     },
 }
 
+/// One sandbox.
+#[derive(Debug, Args)]
+pub(crate) struct SandboxArgs {
+    pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ForkArgs {
+    pub(crate) id: String,
+    /// How many, up to 16.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i64).range(1..=16))]
+    pub(crate) count: i64,
+    /// `key=value` for the copies, may be repeated.
+    #[arg(long, value_parser = key_value)]
+    pub(crate) metadata: Vec<(String, String)>,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct CreateArgs {
-    #[arg(long, short, default_value = "code-interpreter")]
-    pub(crate) template: String,
+    /// The template [default: code-interpreter, or that of the snapshot].
+    #[arg(long, short)]
+    pub(crate) template: Option<String>,
+    /// Start as a sandbox was when this snapshot was taken of it.
+    #[arg(long, visible_alias = "snapshot", conflicts_with = "template")]
+    pub(crate) from_snapshot: Option<String>,
     /// Idle seconds after which it ends; 0 means never.
     #[arg(long)]
     pub(crate) ttl: Option<i64>,
@@ -166,6 +245,53 @@ pub(crate) struct ExecArgs {
     /// The command and its arguments; one argument is a shell line.
     #[arg(required = true, last = true)]
     pub(crate) command: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SnapshotCommand {
+    /// Take a snapshot of a sandbox, which goes on, and print its id.
+    Create {
+        /// The sandbox.
+        id: String,
+        #[arg(long)]
+        name: Option<String>,
+        /// `key=value`, may be repeated.
+        #[arg(long, value_parser = key_value)]
+        metadata: Vec<(String, String)>,
+        #[command(flatten)]
+        server: ServerArgs,
+    },
+    /// List snapshots, newest first.
+    #[command(visible_alias = "list")]
+    Ls {
+        /// Only those of one sandbox.
+        #[arg(long)]
+        sandbox: Option<String>,
+        #[command(flatten)]
+        server: ServerArgs,
+    },
+    /// Show one snapshot.
+    Get {
+        id: String,
+        #[command(flatten)]
+        server: ServerArgs,
+    },
+    /// Remove snapshots.
+    #[command(visible_alias = "delete")]
+    Rm {
+        #[arg(required = true)]
+        ids: Vec<String>,
+        #[command(flatten)]
+        server: ServerArgs,
+    },
+    /// Remove what nothing needs from the server's disk.
+    Gc {
+        /// Only say what would be removed.
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        server: ServerArgs,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -216,8 +342,75 @@ pub(crate) enum TokenCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
+    #[command(subcommand)]
+    pub(crate) check: Option<DoctorCommand>,
     #[command(flatten)]
     pub(crate) machine: MachineArgs,
     #[command(flatten)]
     pub(crate) server: ServerArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DoctorCommand {
+    /// Fork a sandbox and check that no copy draws another's random numbers or goes by its name.
+    Fork(DoctorForkArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorForkArgs {
+    /// How many copies, up to 16.
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(i64).range(1..=16))]
+    pub(crate) count: i64,
+    #[arg(long, short, default_value = "code-interpreter")]
+    pub(crate) template: String,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split(' '))
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        <Cli as clap::CommandFactory>::command().debug_assert();
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        for line in [
+            "pandastack sandbox create --from-snapshot s --template base",
+            "pandastack sandbox create --metadata novalue",
+            "pandastack sandbox fork id --count 0",
+            "pandastack sandbox fork id --count 17",
+            "pandastack sandbox pause",
+            "pandastack snapshot rm",
+            "pandastack doctor fork --count 17",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_fork_and_its_metadata() {
+        let cli = parse("pandastack --json sandbox fork id --count 3 --metadata a=b=c").unwrap();
+        let Command::Sandbox(SandboxCommand::Fork(fork)) = cli.command else { panic!("{:?}", cli.command) };
+        assert_eq!((cli.json, fork.id.as_str(), fork.count), (true, "id", 3));
+        assert_eq!(fork.metadata, [("a".to_owned(), "b=c".to_owned())]);
+    }
+
+    #[test]
+    fn doctor_takes_a_check_or_none() {
+        let cli = parse("pandastack doctor").unwrap();
+        assert!(matches!(cli.command, Command::Doctor(DoctorArgs { check: None, .. })));
+        let cli = parse("pandastack doctor fork --count 2 --template base").unwrap();
+        let Command::Doctor(DoctorArgs { check: Some(DoctorCommand::Fork(fork)), .. }) = cli.command else {
+            panic!("{:?}", cli.command)
+        };
+        assert_eq!((fork.count, fork.template.as_str()), (2, "base"));
+    }
 }

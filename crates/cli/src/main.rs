@@ -38,6 +38,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Serve(args) => commands::serve::run(args).await,
         Command::Run(args) => commands::run::run(args, output).await,
         Command::Sandbox(command) => commands::sandbox::run(command, output).await,
+        Command::Snapshot(command) => commands::snapshot::run(command, output).await,
         Command::Template(command) => commands::template::run(command, output).await,
         Command::Token(command) => commands::token::run(command, output).await,
         Command::Doctor(args) => commands::doctor::run(args, output).await,

@@ -7,7 +7,13 @@ use pandastack_engine::kvm_probe;
 use pandastack_template::TemplateStore;
 use serde::Serialize;
 
-use crate::{args::DoctorArgs, commands, config_file::ConfigFile, machine::Machine, output::Output};
+use crate::{
+    args::{DoctorArgs, DoctorCommand},
+    commands,
+    config_file::ConfigFile,
+    machine::Machine,
+    output::Output,
+};
 
 /// How a check ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -50,6 +56,13 @@ struct Report {
 }
 
 pub(crate) async fn run(args: DoctorArgs, output: Output) -> Result<ExitCode> {
+    match args.check {
+        Some(DoctorCommand::Fork(fork)) => commands::doctor_fork::run(fork, output).await,
+        None => machine(args, output).await,
+    }
+}
+
+async fn machine(args: DoctorArgs, output: Output) -> Result<ExitCode> {
     let machine = Machine::resolve(&args.machine)?;
     let mut checks = vec![user(), kvm(), cgroups()];
     checks.extend(tools());

@@ -1,11 +1,15 @@
 //! One module per command.
 
 pub(crate) mod doctor;
+mod doctor_fork;
 pub(crate) mod run;
 pub(crate) mod sandbox;
 pub(crate) mod serve;
+pub(crate) mod snapshot;
 pub(crate) mod template;
 pub(crate) mod token;
+
+use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use pandastack_client::Client;
@@ -24,4 +28,9 @@ pub(crate) fn client(args: &ServerArgs) -> Result<Client> {
         )
     })?;
     Ok(Client::new(&url, Some(&key))?)
+}
+
+/// The metadata of a request; absent if none was given.
+pub(crate) fn metadata(pairs: Vec<(String, String)>) -> Option<BTreeMap<String, String>> {
+    (!pairs.is_empty()).then(|| pairs.into_iter().collect())
 }

@@ -39,12 +39,7 @@ pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode> {
     TemplateStore::open(&machine.data_dir)?.sweep(machine.engine("build-engine").await?.as_ref()).await?;
     let store = Store::open(&machine.data_dir.join("pandastack.db")).await?;
     ensure_token(&store, &url).await?;
-    let config = ManagerConfig {
-        pool_size: args.pool_size,
-        max_sandboxes: args.max_sandboxes,
-        default_ttl: Duration::from_secs(args.default_ttl_seconds.max(1)),
-        ..ManagerConfig::new(machine.agent.clone())
-    };
+    let config = manager_config(&args, ManagerConfig::new(machine.agent.clone()));
     let manager = SandboxManager::start(engine, store.clone(), &machine.data_dir, config).await?;
     let state = ApiState::new(manager.clone(), store, api_config(&args));
     let router = pandastack_api::router(state);
@@ -55,6 +50,23 @@ pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode> {
     manager.shut_down().await;
     tracing::info!(sandboxes = manager.running(), "stopped; running sandboxes go on until the next start");
     Ok(ExitCode::SUCCESS)
+}
+
+fn manager_config(args: &ServeArgs, defaults: ManagerConfig) -> ManagerConfig {
+    let limit = |mib: u64| (mib > 0).then_some(mib);
+    ManagerConfig {
+        pool_size: args.pool_size,
+        max_sandboxes: args.max_sandboxes,
+        default_ttl: Duration::from_secs(args.default_ttl_seconds.max(1)),
+        idle_hibernate: Duration::from_secs(args.idle_hibernate_seconds),
+        max_snapshots: args.max_snapshots,
+        max_memory_mib: limit(args.max_memory_mb),
+        max_disk_mib: limit(args.max_disk_mb),
+        min_free_disk_mib: args.min_free_disk_mb,
+        hibernated_keep: Duration::from_secs(args.hibernated_keep_seconds),
+        fork_keep: Duration::from_secs(args.fork_keep_seconds),
+        ..defaults
+    }
 }
 
 fn api_config(args: &ServeArgs) -> ApiConfig {
@@ -134,5 +146,36 @@ async fn stop_signal() {
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    fn config(flags: &str) -> ManagerConfig {
+        let cli = Cli::try_parse_from(format!("pandastack serve {flags}").split_whitespace()).unwrap();
+        let Command::Serve(args) = cli.command else { panic!("{:?}", cli.command) };
+        manager_config(&args, ManagerConfig::new("agent".into()))
+    }
+
+    #[test]
+    fn flags_reach_the_manager() {
+        let config = config(
+            "--idle-hibernate-seconds 7 --max-snapshots 3 --max-memory-mb 4096 --max-disk-mb 5000 --min-free-disk-mb 9 \
+             --hibernated-keep-seconds 11 --fork-keep-seconds 0",
+        );
+        assert_eq!((config.idle_hibernate, config.hibernated_keep), (Duration::from_secs(7), Duration::from_secs(11)));
+        assert_eq!((config.fork_keep, config.max_snapshots, config.min_free_disk_mib), (Duration::ZERO, 3, 9));
+        assert_eq!((config.max_memory_mib, config.max_disk_mib), (Some(4096), Some(5000)));
+    }
+
+    #[test]
+    fn without_flags_the_defaults_are_the_managers() {
+        let (flags, defaults) = (config(""), ManagerConfig::new("agent".into()));
+        assert_eq!(format!("{flags:?}"), format!("{defaults:?}"));
     }
 }

@@ -26,7 +26,7 @@ use tokio::{
 
 use crate::{
     error::{AccessError, CaptureError, LifecycleError},
-    images::{Captured, Images, Plan},
+    images::{Captured, Images, Pin, Plan},
     lifecycle::{Event, Lifecycle},
     pool::chain,
 };
@@ -115,6 +115,8 @@ pub(crate) struct State {
 pub(crate) struct Image {
     pub(crate) id: SnapshotId,
     pub(crate) bytes: u64,
+    /// The collection keeps away from it, whatever the store says.
+    pub(crate) _pin: Arc<Pin>,
 }
 
 type Reply<T, E = AccessError> = oneshot::Sender<Result<T, E>>;

@@ -80,7 +80,8 @@ async fn undo(inner: &Inner, record: &SandboxRecord) -> Result<(), StoreError> {
 async fn image_of(inner: &Inner, record: &SandboxRecord) -> Result<Option<Image>, StoreError> {
     let Some(id) = record.snapshot_id.clone() else { return Ok(None) };
     let bytes = inner.store.get_snapshot(&id).await?.map_or(0, |image| image.size_bytes);
-    Ok(Some(Image { id, bytes }))
+    let _pin = Arc::new(inner.images.pin(&id));
+    Ok(Some(Image { id, bytes, _pin }))
 }
 
 async fn take_over(inner: &Arc<Inner>, record: SandboxRecord, vm: Arc<dyn Vm>) {

@@ -20,7 +20,7 @@ pub(crate) async fn view(entry: &Entry) -> views::Sandbox {
         boot_mode,
         boot_ms,
         memory_bytes: usage.map(|usage| usage.memory_bytes),
-        disk_bytes: usage.map(|usage| usage.disk_bytes).or(image.map(|image| image.bytes)),
+        disk_bytes: usage.map(|usage| usage.disk_bytes).or_else(|| image.map(|image| image.bytes)),
         ..recorded_view(&entry.record)
     }
 }

@@ -162,12 +162,10 @@ impl Running {
         }
         let images = Arc::clone(&self.driver.images);
         let sealed = images.seal(captured, Durability::Durable).await?;
-        if let Err(error) = self.commit_hibernation(&sealed).await {
-            images.discard(&sealed.record.id).await;
-            return Err(error);
-        }
+        self.commit_hibernation(&sealed).await?;
         journal::reached("hibernate.committed");
-        let image = Image { id: sealed.record.id.clone(), bytes: sealed.record.size_bytes };
+        let (id, bytes) = (sealed.record.id.clone(), sealed.record.size_bytes);
+        let image = Image { id, bytes, _pin: Arc::new(sealed.pin) };
         (self.driver.client, self.driver.image) = (None, Some(image));
         self.tell(&Happening::Hibernated(self.driver.life.stop_reason)).await;
         // The sandbox is safe; a machine that cannot be removed now is removed by a later try.
@@ -176,16 +174,27 @@ impl Running {
         Ok(())
     }
 
+    /// Records that the sandbox is hibernated. An image that is not recorded then is left to the collection, which asks the store: a
+    /// commit that is reported as failed may have happened.
     async fn commit_hibernation(&self, sealed: &Sealed) -> Result<(), CaptureError> {
         let store = &self.driver.images.store;
         let reason = self.driver.life.stop_reason.map(StopReason::as_str);
         let (sandbox, image) = (&self.driver.id, &sealed.record);
         store.touch(sandbox, self.driver.life.clocks.last_active_ms).await.map_err(AccessError::from)?;
-        let done = store.hibernate(sandbox, &image.id, image.size_bytes, image.paused_ms, reason).await;
-        if !done.map_err(AccessError::from)? {
-            return Err(AccessError::NotFound.into());
+        match store.hibernate(sandbox, &image.id, image.size_bytes, image.paused_ms, reason).await {
+            Ok(true) => {}
+            Ok(false) => return Err(AccessError::NotFound.into()),
+            Err(error) => {
+                let recorded = store.get_sandbox(sandbox).await.ok().flatten();
+                if recorded.and_then(|record| record.snapshot_id).as_ref() != Some(&image.id) {
+                    return Err(AccessError::from(error).into());
+                }
+            }
         }
-        Ok(store.sync().await?)
+        if let Err(error) = store.sync().await {
+            tracing::warn!(%sandbox, error = %chain(&error), "hibernated, but a power cut now would lose that");
+        }
+        Ok(())
     }
 
     /// Brings the machine back from the sandbox's image.
@@ -195,7 +204,7 @@ impl Running {
             self.destroy().await;
             self.machine().err().ok_or_else(|| failed("its last machine is not gone yet".to_owned()))?;
         }
-        let image = self.driver.image.clone().ok_or_else(|| failed("it has no image".to_owned()))?.id;
+        let image = self.driver.image.clone().ok_or_else(|| failed("it has no image".to_owned()))?;
         let started = std::time::Instant::now();
         let vm_id = VmId::random();
         let (images, id) = (Arc::clone(&self.driver.images), self.driver.id.clone());
@@ -203,24 +212,35 @@ impl Running {
         images.store.set_vm_id(&id, Some(vm_id.as_str())).await?;
         journal::reached("wake.recorded");
         let failure = |error: RestoreError| failed(chain(&error));
-        let (guard, client) = images.restore(&image, &self.driver.record, vm_id.clone()).await.map_err(failure)?;
+        let (guard, client) = images.restore(&image.id, &self.driver.record, vm_id.clone()).await.map_err(failure)?;
         let personal = launch::personalize(&client, &id, PERSONALIZE_TIMEOUT).await;
         personal.map_err(|error| failed(chain(&error)))?;
         journal::reached("wake.started");
         let boot_ms = exec::millis(started.elapsed()).max(1);
         let boot_mode = BootMode::Wake.as_str().to_owned();
         let now = Started { id, vm_id: vm_id.to_string(), boot_mode: boot_mode.clone(), boot_ms };
-        if !images.store.wake(&now).await? {
-            return Err(failed("its record does not say that it is hibernated".to_owned()));
-        }
+        self.commit_wake(&now).await?;
         journal::reached("wake.committed");
         let driver = &mut self.driver;
         (driver.machine, driver.client, driver.image) = (Some(guard.keep()), Some(client), None);
         self.connection += 1;
         self.boot = (boot_mode, boot_ms);
         self.tell(&Happening::Woken).await;
-        tokio::spawn(async move { images.discard(&image).await });
+        tokio::spawn(async move { images.discard(&image.id).await });
         Ok(())
+    }
+
+    /// Records that the sandbox runs. A commit that is reported as failed may have happened.
+    async fn commit_wake(&self, now: &Started) -> Result<(), AccessError> {
+        let store = &self.driver.images.store;
+        match store.wake(now).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(failed("its record does not say that it is hibernated".to_owned())),
+            Err(error) => match store.get_sandbox(&now.id).await {
+                Ok(Some(record)) if record.status == SandboxStatus::Running => Ok(()),
+                _ => Err(error.into()),
+            },
+        }
     }
 
     /// Ends the machine and removes every trace of it. What fails is tried again later.

@@ -162,3 +162,52 @@ proptest! {
         prop_assert!(destroyed <= 2);
     }
 }
+
+/// Histories that `tests/test_lifecycle_model.py` puts a real sandbox through, with what this model says of each step. Written anew with
+/// `PANDASTACK_WRITE_GENERATED=1`.
+#[test]
+fn histories_for_real_sandboxes_are_current() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/lifecycle_histories.json");
+    let text = serde_json::to_string_pretty(&histories()).unwrap() + "\n";
+    if std::env::var_os("PANDASTACK_WRITE_GENERATED").is_some() {
+        fs_err::write(path, &text).unwrap();
+    }
+    assert_eq!(fs_err::read_to_string(path).unwrap_or_default(), text, "write it anew, see above");
+}
+
+#[derive(serde::Serialize)]
+struct Step {
+    event: &'static str,
+    /// False if the sandbox refuses.
+    allowed: bool,
+    status: &'static str,
+}
+
+/// Every event after every other in some history, and more; the same ones each time.
+fn histories() -> Vec<Vec<Step>> {
+    let events = [
+        ("request", Event::Request),
+        ("pause", Event::Pause),
+        ("resume", Event::Resume),
+        ("hibernate", Event::Hibernate),
+        ("wake", Event::Wake),
+    ];
+    let mut state = 1_u64;
+    let mut draw = || {
+        // xorshift64: any sequence will do, if it is the same everywhere.
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        &events[usize::try_from(state % events.len() as u64).unwrap()]
+    };
+    let history = |_| {
+        let mut life = running();
+        let step = |_| {
+            let (name, event) = draw();
+            let allowed = life.apply(event, 0).is_ok();
+            Step { event: name, allowed, status: life.status.as_str() }
+        };
+        (0..12).map(step).collect()
+    };
+    (0..6).map(history).collect()
+}

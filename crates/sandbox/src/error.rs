@@ -4,7 +4,7 @@ use pandastack_agent_client::CallError;
 use pandastack_agent_protocol::messages::Refusal;
 use pandastack_api_types::{Coded, ErrorCode, error::PartialOutput, views::ContextState};
 use pandastack_engine::{BootError, EngineKind, Isolation, LinkError, ReapError};
-use pandastack_snapshot::OpenError;
+use pandastack_snapshot::{OpenError, ReadError};
 use pandastack_store::StoreError;
 
 use crate::pool::chain;
@@ -201,8 +201,8 @@ pub enum RestoreError {
 impl Coded for RestoreError {
     fn code(&self) -> ErrorCode {
         match self {
-            Self::Open(OpenError::Missing) => ErrorCode::SnapshotNotFound,
-            Self::Open(OpenError::Incompatible(_)) | Self::TemplateGone { .. } => ErrorCode::SnapshotIncompatible,
+            Self::Open(OpenError::Incompatible(_) | OpenError::Read(ReadError::Format { .. }))
+            | Self::TemplateGone { .. } => ErrorCode::SnapshotIncompatible,
             Self::Open(_) => ErrorCode::SnapshotDamaged,
             Self::Launch(_) => ErrorCode::SandboxBootFailed,
             Self::ShuttingDown => ErrorCode::ShuttingDown,

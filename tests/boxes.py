@@ -120,9 +120,9 @@ def flip_a_byte(directory: Path, name: str) -> None:
 
 
 def refused(answer: requests.Response, *statuses: int, code: str = "", says: str = "") -> dict:
-    """An honest refusal: its status, its code, a sentence."""
+    """An honest refusal: its status, its code, a sentence, and what that or its details say."""
     assert answer.status_code in statuses, f"{answer.status_code}: {answer.text[:500]}"
     body = answer.json()
     assert body["code"].startswith(code), body
-    assert says.lower() in body["error"].lower(), body
+    assert body["error"] and says.lower() in (body["error"] + str(body.get("detail"))).lower(), body
     return body

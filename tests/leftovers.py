@@ -77,6 +77,7 @@ class Rows:
     """What the database knows: ids with statuses."""
 
     sandboxes: dict[str, str]
+    # Of sandboxes that have one: those that run or are paused.
     machines: set[str]
     snapshots: dict[str, tuple[str, str]]
 
@@ -91,7 +92,7 @@ def rows(data_dir: Path) -> Rows:
             kept = database.execute("SELECT id, kind, status FROM snapshots").fetchall()
     return Rows(
         {identity: status for identity, status, _ in sandboxes},
-        {machine for _, _, machine in sandboxes if machine},
+        {machine for _, status, machine in sandboxes if status in ("running", "paused")},
         {identity: (kind, status) for identity, kind, status in kept},
     )
 

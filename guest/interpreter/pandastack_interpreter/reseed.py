@@ -1,36 +1,37 @@
 """New randomness for a copy: a fork of the zygote, or of a whole sandbox, must not draw the numbers of its siblings.
 
 What user code seeded goes on with its sequence; everything else is seeded anew. So it is noted which generators were seeded: for
-``random`` by whoever calls ``seed``, for numpy by a mark in the entropy that a generator gets when it is given none.
+``random`` by whoever calls ``seed``, for libraries see ``reseed_libraries.py`` and ``reseed_numpy.py``.
+
+``secrets``, ``random.SystemRandom`` and ``uuid.uuid4`` read the operating system's generator each time and need nothing. Names of
+temporary files and sympy's choices come from generators of ``random``.
 """
 
 from __future__ import annotations
 
 import functools
-import gc
-import importlib.util
-import os
 import random
-import secrets
 import sys
 import weakref
-from importlib.machinery import ModuleSpec
+from collections.abc import Callable
 from typing import Any
+
+from . import reseed_libraries as libraries
+from .reseed_numpy import Numpy
 
 _seed_random = random.Random.seed
 #: Living generators that nobody seeded, by id: a subclass may not be hashable.
 _unseeded: weakref.WeakValueDictionary[int, random.Random] = weakref.WeakValueDictionary()
-
-_NUMPY = "numpy.random"
-#: What marks entropy as drawn and not given: bits that are computed from the others.
-_MARK_BITS = 32
-_MARK_KEY = secrets.randbits(64)
+_numpy: Numpy | None = None
+_polars: libraries.Polars | None = None
 
 
 def track() -> None:
-    """Starts noting. To be called before anything imports numpy."""
+    """Starts noting. To be called before anything imports one of the libraries."""
     _track_random()
-    sys.meta_path.insert(0, _AtImportOfNumpy())
+    libraries.at_import("numpy.random", _track_numpy)
+    libraries.at_import("polars.functions.random", _track_polars)
+    libraries.at_import("pyarrow.compute", libraries.seed_arrow)
 
 
 def before_freeze() -> None:
@@ -40,22 +41,40 @@ def before_freeze() -> None:
 
 
 def reseed() -> None:
-    """Reseeds every generator that user code may reach without having seeded it.
+    """Reseeds every generator that user code may reach without having seeded it. One that cannot be is told on stderr."""
+    for name, hook in list(HOOKS.items()):
+        try:
+            hook()
+        except Exception as error:
+            print(f"the generators of {name} may draw what those of another sandbox draw: {type(error).__name__}: {error}", file=sys.stderr)
 
-    uuid and secrets read the operating system's generator each time and need nothing.
-    """
+
+def reseed_random() -> None:
+    """Reseeds those of the module ``random``, its shared one too."""
     for generator in list(_unseeded.values()):
         _seed_random(generator)
+
+
+def reseed_numpy() -> None:
+    """Reseeds numpy's, the shared one of ``numpy.random.rand`` and its like too."""
     if _numpy is not None:
         _numpy.reseed()
-    tempfile = sys.modules.get("tempfile")
-    if tempfile is not None:
-        # Temporary names come from a generator of their own, made on first use.
-        tempfile._name_sequence = None  # type: ignore[attr-defined]
-    ssl = sys.modules.get("ssl")
-    if ssl is not None:
-        entropy = os.urandom(32)
-        ssl.RAND_add(entropy, float(len(entropy)))
+
+
+def reseed_polars() -> None:
+    """Reseeds the one that samples and shuffles in polars."""
+    if _polars is not None:
+        _polars.reseed()
+
+
+#: All that is reseeded, by what it belongs to.
+HOOKS: dict[str, Callable[[], None]] = {
+    "random": reseed_random,
+    "numpy": reseed_numpy,
+    "polars": reseed_polars,
+    "openssl": libraries.reseed_openssl,
+    "uuid": libraries.reseed_uuid,
+}
 
 
 def _track_random() -> None:
@@ -81,106 +100,11 @@ def _track_random() -> None:
     random.seed, random.setstate = shared.seed, shared.setstate
 
 
-class _AtImportOfNumpy:
-    """A finder that finds nothing itself, and is there until numpy's generators are imported."""
-
-    def find_spec(self, name: str, _path: Any = None, _target: Any = None) -> ModuleSpec | None:
-        """Sees to it that they are tracked from their import on."""
-        if name != _NUMPY:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.loader is None:
-            return spec
-        execute = spec.loader.exec_module
-
-        def execute_and_track(module: Any) -> None:
-            global _numpy
-            execute(module)
-            _numpy = _Numpy(module)
-
-        spec.loader.exec_module = execute_and_track  # type: ignore[method-assign]
-        return spec
+def _track_numpy(module: Any) -> None:
+    global _numpy
+    _numpy = Numpy(module)
 
 
-class _Numpy:
-    """numpy's generators. Their types can be neither changed nor replaced."""
-
-    def __init__(self, module: Any) -> None:
-        self._module = module
-        self._legacy = module.mtrand._rand
-        #: Of the one behind `numpy.random.rand` and its like, which was made at the import.
-        self._first_sequence = self._bits_of(self._legacy)._seed_seq
-        self._legacy_is_seeded = False
-        #: Unseeded ones that the garbage collector does not list.
-        self.hidden: list[Any] = []
-        #: Whether there may be others. To look for them takes 0.1 s for a million objects.
-        self._has_drawn = True
-        self._mark_drawn_entropy()
-        self._note_seeding()
-
-    @staticmethod
-    def _bits_of(generator: Any) -> Any:
-        return generator._bit_generator
-
-    def _mark_drawn_entropy(self) -> None:
-        draw = self._module.bit_generator.randbits
-
-        def marked(bits: int) -> int:
-            self._has_drawn = True
-            drawn = draw(bits)
-            return drawn << _MARK_BITS | _mark(drawn)
-
-        self._module.bit_generator.randbits = marked
-
-    def _note_seeding(self) -> None:
-        seed, set_state = self._module.seed, self._module.set_state
-
-        @functools.wraps(seed)
-        def noted_seed(seed_value: Any = None) -> None:
-            seed(seed_value)
-            self._legacy_is_seeded = seed_value is not None
-
-        @functools.wraps(set_state)
-        def noted_set_state(state: Any) -> None:
-            set_state(state)
-            self._legacy_is_seeded = True
-
-        for module in (self._module, self._module.mtrand):
-            module.seed, module.set_state = noted_seed, noted_set_state
-
-    def hide(self) -> None:
-        """Keeps the unseeded ones that there are, which are about to be hidden from a search."""
-        self.hidden, self._has_drawn = self.unseeded(), False
-
-    def unseeded(self) -> list[Any]:
-        """Every bit generator in reach that got its entropy from the system."""
-        if not self._has_drawn:
-            return []
-        kind = self._module.bit_generator.BitGenerator
-        return [found for found in gc.get_objects() if isinstance(found, kind) and self._is_drawn(found._seed_seq)]
-
-    def reseed(self) -> None:
-        """Gives the unseeded ones new states."""
-        has_drawn = self._has_drawn
-        found = {id(bits): bits for bits in [*self.hidden, *self.unseeded()]}
-        legacy = self._bits_of(self._legacy)
-        found.pop(id(legacy), None)
-        if not self._legacy_is_seeded and (legacy._seed_seq is None or self._is_drawn(legacy._seed_seq)):
-            found[id(legacy)] = legacy
-        for bits in found.values():
-            bits.state = type(bits)().state
-        self._has_drawn = has_drawn
-
-    def _is_drawn(self, sequence: Any) -> bool:
-        if sequence is self._first_sequence and sequence is not None:
-            return True
-        entropy = getattr(sequence, "entropy", None)
-        return isinstance(entropy, int) and entropy & (1 << _MARK_BITS) - 1 == _mark(entropy >> _MARK_BITS)
-
-
-_numpy: _Numpy | None = None
-
-
-def _mark(drawn: int) -> int:
-    return hash((_MARK_KEY, drawn)) & (1 << _MARK_BITS) - 1
+def _track_polars(module: Any) -> None:
+    global _polars
+    _polars = libraries.Polars(module)

@@ -123,5 +123,13 @@ def test_no_start_up_files(zygote: Zygote, tmp_path: Path) -> None:
 
 
 def test_a_copy_draws_other_numbers(bash: Context) -> None:
-    bash.run("RANDOM=1; a=$RANDOM$RANDOM; RANDOM=1")
+    # Not an assignment: that would be the user's seed.
+    bash.run("printf -v RANDOM 1; a=$RANDOM$RANDOM; printf -v RANDOM 1")
     assert bash.run("[[ $RANDOM$RANDOM == $a ]]; echo $?", reseed=True).stdout == "1\n"
+
+
+def test_a_sequence_that_the_user_seeded_goes_on_in_a_copy(bash: Context) -> None:
+    bash.run("echo 'RANDOM=no seed'; printf -v RANDOM 1; a=$RANDOM$RANDOM; printf -v RANDOM 1")
+    assert bash.run("[[ $RANDOM$RANDOM == $a ]]; echo $?", reseed=True).stdout == "1\n"
+    bash.run("if true; then RANDOM=1; fi; a=$RANDOM$RANDOM; RANDOM=1")
+    assert bash.run("[[ $RANDOM$RANDOM == $a ]]; echo $?", reseed=True).stdout == "0\n"

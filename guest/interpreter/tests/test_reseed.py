@@ -24,6 +24,13 @@ UNSEEDED = {
     "default_rng in an object": ("import numpy as np\nclass A: pass\na = A(); a.r = [np.random.default_rng()]", "a.r[0].random()"),
     "Generator of Philox": ("import numpy as np\nr = np.random.Generator(np.random.Philox())", "r.random()"),
     "a spawned generator": ("import numpy as np\nr = np.random.default_rng().spawn(1)[0]", "r.random()"),
+    "a generator to be spawned": ("import numpy as np\nr = np.random.default_rng()", "r.spawn(1)[0].random()"),
+    "SeedSequence": ("import numpy as np\ns = np.random.SeedSequence()", "np.random.default_rng(s.spawn(1)[0]).random()"),
+    "numpy.random, a normal number kept": ("import numpy as np\nnp.random.randn()", "np.random.randn()"),
+    "RandomState, a normal number kept": ("import numpy as np\nr = np.random.RandomState(); r.randn()", "r.randn()"),
+    "uuid1": ("import uuid; uuid.uuid1()", "(uuid.uuid1().node, uuid.uuid1().clock_seq)"),
+    "getnode": ("import uuid; uuid.getnode()", "uuid.getnode()"),
+    "pyarrow": ("import pyarrow.compute as pc; pc.random(1)", "pc.random(1)[0].as_py()"),
     "tempfile": ("import tempfile", "tempfile.mktemp()"),
     "ssl": ("import ssl", "ssl.RAND_bytes(8)"),
     "uuid": ("import uuid", "uuid.uuid4()"),
@@ -127,5 +134,45 @@ def test_a_generator_that_is_gone_is_forgotten(ctx: Context) -> None:
     assert ctx.run("for _ in range(1000): random.Random()\ngc.collect(); len(reseed._unseeded) - before").text == "0"
 
 
-def test_nothing_waits_for_imports_any_more_once_numpy_is_there(ctx: Context) -> None:
-    assert ctx.run("import sys\n[type(f).__name__ for f in sys.meta_path if 'Numpy' in type(f).__name__]").text == "[]"
+def test_nothing_waits_for_an_import_any_more_once_it_is_done(ctx: Context) -> None:
+    code = "import sys, numpy\n'numpy.random' in [getattr(finder, 'name', '') for finder in sys.meta_path]"
+    assert ctx.run(code).text == "False"
+
+
+def test_polars_draws_anew_unless_it_was_seeded(ctx: Context) -> None:
+    # Not in forks: polars has threads.
+    ctx.run("import polars as pl\nfrom polars import set_random_seed\nfrom pandastack_interpreter.reseed import HOOKS, _polars")
+    ctx.run("s = pl.Series(range(1000)); draw = lambda: s.sample(4).to_list()\n_polars._seed(1); first = draw(); _polars._seed(1)")
+    assert ctx.run("draw() == first").text == "True"
+    assert ctx.run("_polars._seed(1); HOOKS['polars'](); draw() == first").text == "False"
+    assert ctx.run("set_random_seed(1); HOOKS['polars'](); draw() == first").text == "True"
+
+
+def test_a_uuid_of_a_copy_is_as_good_as_any(ctx: Context) -> None:
+    ctx.run("import uuid, time", reseed=True)
+    assert ctx.run("a, b = uuid.uuid1(), uuid.uuid1(); a != b, a.version, a.variant == uuid.RFC_4122, a.node == uuid.getnode()").text == (
+        "(True, 1, True, True)"
+    )
+    assert ctx.run("abs((a.time - 0x01b21dd213814000) / 1e7 - time.time()) < 60").text == "True"
+
+
+#: What a hook is for, and what draws from it in a copy of the process.
+NEEDED = {
+    "numpy": ("import numpy as np\nr = np.random.default_rng()", "r.random()"),
+    "uuid": ("import uuid; uuid.uuid1()", "uuid.uuid1().node"),
+}
+
+
+@pytest.mark.parametrize("hook", NEEDED)
+def test_each_hook_is_needed(ctx: Context, hook: str) -> None:
+    make, draw = NEEDED[hook]
+    ctx.run(f"{make}\nfrom pandastack_interpreter.reseed import HOOKS\nHOOKS.pop({hook!r})")
+    assert len(set(in_children(ctx, draw))) == 1
+
+
+def test_a_hook_that_fails_is_told_and_stops_no_other(ctx: Context) -> None:
+    ctx.run("import random\nfrom pandastack_interpreter.reseed import HOOKS\nHOOKS['uuid'] = HOOKS['openssl'] = lambda: 1 / 0")
+    ctx.run("HOOKS.update(random=HOOKS.pop('random')); state = random.getstate()")
+    run = ctx.run("random.getstate() == state", reseed=True)
+    assert run.text == "False"
+    assert run.stderr.count("may draw what those of another sandbox draw: ZeroDivisionError") == 2

@@ -18,6 +18,7 @@ _DEFINITIONS = r"""
 __ps_status=0 __ps_interrupted=0 __ps_exit_trap= __ps_request= __ps_code= __ps_length= __ps_cwd= __ps_once=
 __ps_at_exit='__ps_status=$?; __ps_leave'
 __ps_return() { return "$1"; }
+__ps_reseed() { RANDOM=$SRANDOM; }
 __ps_leave() {
   { builtin set +euxv; builtin trap '' INT; } 2>&-
   { builtin printf 'leaving %d builtin cd -- %q\n' "$__ps_interrupted" "${__ps_cwd:-$PWD}"
@@ -54,8 +55,10 @@ _BEGIN = "__ps_interrupted=0 __ps_cwd=; builtin trap '__ps_interrupted=1; builti
 _CELL = '__ps_return "$__ps_status"; for __ps_once in 1; do {variables} eval "$__ps_code" {stdin}; done;'
 _END = "{ __ps_status=$?; builtin set +euxv +o pipefail; builtin trap '' INT; } 2>&-;"
 _REPORT = "builtin printf 'end %d\\0' \"$__ps_status\" >&{reports}"
-_RESEED = "RANDOM=$SRANDOM;"
-_RESTORE = 'builtin eval "$__ps_code" 2>&-; RANDOM=$SRANDOM'
+_RESEED = "__ps_reseed;"
+#: A cell that seeds bash's generator, which is then the user's.
+_SEEDS = re.compile(r"(?:^|[;&|({]|\b(?:do|then|else|export|declare|typeset|readonly))\s*RANDOM=\S", re.MULTILINE)
+_RESTORE = 'builtin eval "$__ps_code" 2>&-; __ps_reseed'
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -64,6 +67,7 @@ class Bash(Language):
 
     names = ("bash", "sh", "shell", "console")
     _reports = 1
+    _is_seeded = False
 
     def command(self, requests: int, reports: int) -> list[str]:
         """Starts a shell without anybody's start-up files."""
@@ -77,7 +81,7 @@ class Bash(Language):
             raise ValueError("the code has a NUL character, which bash cannot take")
         variables = " ".join(f"{name}={_quoted(value)}" for name, value in cell.env.items() if _NAME.fullmatch(name))
         parts = [
-            _RESEED if cell.reseed else "",
+            _RESEED if cell.reseed and not self._is_seeded else "",
             _BEGIN,
             f"__ps_cwd=$PWD; builtin cd -- {_quoted(cell.cwd)};" if cell.cwd else "",
             _CELL.format(variables=variables, stdin=f"<{_quoted(cell.stdin)}" if cell.stdin else ""),
@@ -85,6 +89,7 @@ class Bash(Language):
             'builtin cd -- "$__ps_cwd";' if cell.cwd else "",
             _REPORT.replace("{reports}", str(self._reports)),
         ]
+        self._is_seeded = self._is_seeded or _SEEDS.search(cell.code) is not None
         return _framed(" ".join(part for part in parts if part).encode("utf-8", "replace"), cell.code.encode("utf-8", "replace"))
 
     def reports(self, data: bytes) -> Iterable[Report]:

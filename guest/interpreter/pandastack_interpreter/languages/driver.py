@@ -73,6 +73,10 @@ class Language(ABC):
         ``restore``, the request that gives its successor what it knew, and whether it was ``interrupted``.
         """
 
+    def reseed(self) -> bytes:
+        """What makes the interpreter reseed its generators between two cells, where something else may draw from them."""
+        return b""
+
     def interrupt(self) -> bytes:
         """What is sent to the interpreter besides the signal."""
         return b""
@@ -94,6 +98,8 @@ class Driver:
         self._cell: Cell | None = None
         self._stdin: int | None = None
         self._count = 0
+        #: The next cell must.
+        self._reseeds = False
 
     def serve(self) -> None:
         """Runs cells until the agent closes the channel."""
@@ -142,7 +148,12 @@ class Driver:
 
     def _take(self) -> None:
         message, _fds = self._channel.receive()
-        if message.get("op") != "run" or self._child is None:
+        if self._child is None:
+            return
+        if message.get("op") == "reseed":
+            self._reseeds = True
+            self._child.send(self._language.reseed())
+        if message.get("op") != "run":
             return
         cell = self._cell_of(message)
         self._cell, self._starts = cell, 0
@@ -162,8 +173,12 @@ class Driver:
             env={str(name): str(value) for name, value in (message.get("env") or {}).items()},
             cwd=str(message.get("cwd") or ""),
             stdin=None if self._stdin is None else f"/proc/{os.getpid()}/fd/{self._stdin}",
-            reseed=bool(message.get("reseed")),
+            reseed=bool(message.get("reseed")) or self._takes_reseed(),
         )
+
+    def _takes_reseed(self) -> bool:
+        reseeds, self._reseeds = self._reseeds, False
+        return reseeds
 
     def _hear(self, child: _Child) -> bool:
         """Takes reports. False if nothing was there."""

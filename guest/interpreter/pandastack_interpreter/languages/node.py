@@ -28,6 +28,10 @@ class Node(Language):
         """A cell as one line."""
         return _line({"op": "run", **vars(cell)})
 
+    def reseed(self) -> bytes:
+        """Its own word, which it understands between two cells."""
+        return _line({"op": "reseed"})
+
     def interrupt(self) -> bytes:
         """The signal does not reach a loop of JavaScript."""
         return _line({"op": "interrupt"})

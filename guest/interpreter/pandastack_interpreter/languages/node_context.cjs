@@ -47,6 +47,7 @@ function serveRequests({ requests, interrupts }) {
 function startMainThread() {
   const [requests, reports] = process.argv.slice(2).map(Number);
   const { Cells } = require('./node_cells.cjs');
+  const random = require('./node_random.cjs');
   const interrupts = new Int32Array(new SharedArrayBuffer(8));
   const cells = new Cells(reports);
   const exit = process.reallyExit.bind(process);
@@ -57,6 +58,8 @@ function startMainThread() {
       cells.interrupt();
     } else if (message.op === 'run') {
       cells.run(message);
+    } else if (message.op === 'reseed') {
+      random.reseed();
     } else {
       exit(0);
     }

@@ -7,6 +7,7 @@ const { syncBuiltinESMExports } = require('node:module');
 
 const DOUBLES = 1024;
 let isCopy = false;
+let draw = Math.random;
 
 function fill(view) {
   const bytes = new Uint8Array(view.buffer ?? view, view.byteOffset ?? 0, view.byteLength);
@@ -49,6 +50,8 @@ function uuid() {
 
 // Each calls the original first, for its checks of the arguments, and as it is while this process is no copy.
 function install() {
+  // A method, which is no constructor, as the original. Code may keep it, so it is never replaced later.
+  Math.random = { random() { return draw(); } }.random;
   const { randomBytes, randomFillSync, randomFill, randomInt, randomUUID, webcrypto } = crypto;
   crypto.randomBytes = function (size, done) {
     if (!isCopy || done === undefined) return isCopy ? fill(randomBytes(size)) : randomBytes(size);
@@ -90,9 +93,13 @@ function part(buffer, offset = 0, size) {
 }
 
 // From now on everything comes from the operating system, whose generator is not copied.
+const HOOKS = {
+  math() { draw = mathRandom(); },
+  crypto() { isCopy = true; },
+};
+
 function reseed() {
-  if (!isCopy) Math.random = mathRandom();
-  isCopy = true;
+  for (const hook of Object.values(HOOKS)) hook();
 }
 
-module.exports = { install, reseed };
+module.exports = { install, reseed, HOOKS };

@@ -24,6 +24,12 @@ const WARM_PYTHON: &str = include_str!("doctor_fork/warm.py");
 const ASK_PYTHON: &str = "print(_doctor())";
 const WARM_NODE: &str = include_str!("doctor_fork/warm.js");
 const ASK_NODE: &str = "console.log(JSON.stringify(doctor()))";
+const WARM_BASH: &str = "echo $RANDOM >/dev/null";
+const ASK_BASH: &str = r#"echo "{\"bash\": \"$RANDOM $RANDOM $RANDOM $RANDOM\"}""#;
+
+/// Each language, the cell before the fork and the question after it.
+const LANGUAGES: [(&str, &str, &str); 3] =
+    [("python", WARM_PYTHON, ASK_PYTHON), ("node", WARM_NODE, ASK_NODE), ("bash", WARM_BASH, ASK_BASH)];
 
 /// The metadata that tells the sandboxes of one run, so that they are found whatever happened.
 const MARK: &str = "doctor_fork";
@@ -113,7 +119,7 @@ fn report(
 /// Opens a context of each language and its sources of randomness.
 async fn warm(client: &Client, id: &str) -> Result<Vec<Asked>> {
     let mut asked = Vec::new();
-    for (language, warm, code) in [("python", WARM_PYTHON, ASK_PYTHON), ("node", WARM_NODE, ASK_NODE)] {
+    for (language, warm, code) in LANGUAGES {
         let params = params::CreateContext { language: Some(language.to_owned()), ..params::CreateContext::default() };
         let context = match client.create_context(id, &params).await {
             Err(error) if is_unknown_language(&error) => continue,

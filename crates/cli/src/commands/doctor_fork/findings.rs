@@ -47,6 +47,7 @@ const PROPERTIES: &[Property] = &[
     property("node_math", "node Math.random()", Wanted::Different),
     property("node_bytes", "node crypto.randomBytes()", Wanted::Different),
     property("node_uuid", "node crypto.randomUUID()", Wanted::Different),
+    property("bash", "bash $RANDOM", Wanted::Different),
     property("seeded", "random.Random(7)", Wanted::Same),
     property("seeded_numpy", "numpy default_rng(7)", Wanted::Same),
     property("hostname", "host name", Wanted::Different),

@@ -128,6 +128,12 @@ def test_a_copy_draws_other_numbers(bash: Context) -> None:
     assert bash.run("[[ $RANDOM$RANDOM == $a ]]; echo $?", reseed=True).stdout == "1\n"
 
 
+def test_the_agent_asks_for_other_numbers_between_cells(bash: Context) -> None:
+    bash.run("printf -v RANDOM 1; a=$RANDOM$RANDOM; printf -v RANDOM 1")
+    bash.channel.send({"op": "reseed"})
+    assert bash.run("[[ $RANDOM$RANDOM == $a ]]; echo $?").stdout == "1\n"
+
+
 def test_a_sequence_that_the_user_seeded_goes_on_in_a_copy(bash: Context) -> None:
     bash.run("echo 'RANDOM=no seed'; printf -v RANDOM 1; a=$RANDOM$RANDOM; printf -v RANDOM 1")
     assert bash.run("[[ $RANDOM$RANDOM == $a ]]; echo $?", reseed=True).stdout == "1\n"

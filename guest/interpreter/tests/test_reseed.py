@@ -99,6 +99,12 @@ def test_the_agent_asks_for_it_with_a_cell(ctx: Context, seed: str) -> None:
     assert ctx.run("random.getstate() == state", reseed=True).text == "True"
 
 
+def test_the_agent_asks_for_it_between_cells(ctx: Context) -> None:
+    ctx.run("import random\nstate = random.getstate()")
+    ctx.channel.send({"op": "reseed"})
+    assert ctx.run("random.getstate() == state").text == "False"
+
+
 def test_seeded_sequences_are_pythons_own(ctx: Context) -> None:
     assert (
         ctx.run("import random\nrandom.seed(1)\nrandom.random(), random.Random(1).random()").text

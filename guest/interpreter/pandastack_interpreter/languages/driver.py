@@ -173,7 +173,7 @@ class Driver:
             env={str(name): str(value) for name, value in (message.get("env") or {}).items()},
             cwd=str(message.get("cwd") or ""),
             stdin=None if self._stdin is None else f"/proc/{os.getpid()}/fd/{self._stdin}",
-            reseed=bool(message.get("reseed")) or self._takes_reseed(),
+            reseed=self._takes_reseed() or bool(message.get("reseed")),
         )
 
     def _takes_reseed(self) -> bool:

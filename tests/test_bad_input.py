@@ -69,7 +69,12 @@ def test_isolation_is_refused_not_downgraded(api: Api):
 
 
 def test_unknown_snapshot(api: Api):
-    refused(api.post("/sandboxes", {"from_snapshot": str(uuid.uuid4())}), 400, 404, 501)
+    unknown = str(uuid.uuid4())
+    assert refused(api.post("/sandboxes", {"from_snapshot": unknown}), 404)["code"] == "snapshot.not_found"
+    refused(api.get(f"/snapshots/{unknown}"), 404)
+    refused(api.delete(f"/snapshots/{unknown}"), 404)
+    for identity in ("", "x", "..", "../..", "a/b", 5):
+        refused(api.post("/sandboxes", {"from_snapshot": identity}), 400, 404, 422)
 
 
 MALFORMED = {
@@ -143,6 +148,13 @@ def test_unknown_ids(api: Api, sandbox: Sandbox, identity: str):
         ("GET", "/fs?path=/etc/hostname", None),
         ("GET", "/lifecycle", None),
         ("POST", "/pause", None),
+        ("POST", "/snapshots", None),
+        ("POST", "/fork", {"count": 2}),
+        ("POST", "/fork-tree", None),
+        ("POST", "/promote", None),
+        ("POST", "/hibernate", None),
+        ("POST", "/wake", None),
+        ("GET", "/events", None),
     ):
         refused(api.request(method, f"/sandboxes/{identity}{path}", json=body), 404, 400, 414)
     refused(api.run(sandbox.id, identity, "1"), 404, 400, 414)
@@ -172,11 +184,27 @@ def test_token_of_another_workspace(server: Server, api: Api, sandbox: Sandbox, 
     assert other.get("/me").json()["workspace"] == "other"
     assert other.get("/sandboxes").json() == []
     root = f"/sandboxes/{sandbox.id}"
+    taken = api.post(f"{root}/snapshots").json()["id"]
+    assert other.get("/snapshots").json() == {"snapshots": []}
+    for answer in (
+        other.get(f"/snapshots/{taken}"),
+        other.delete(f"/snapshots/{taken}"),
+        other.post("/sandboxes", {"from_snapshot": taken}),
+    ):
+        assert refused(answer, 404)["code"] == "snapshot.not_found"
+    assert api.delete(f"/snapshots/{taken}").status_code == 200
     for answer in (
         other.get(root),
         other.delete(root),
         other.post(f"{root}/exec", {"cmd": "true"}),
         other.post(f"{root}/pause"),
+        other.post(f"{root}/snapshots"),
+        other.post(f"{root}/fork"),
+        other.post(f"{root}/fork-tree"),
+        other.post(f"{root}/promote"),
+        other.post(f"{root}/hibernate"),
+        other.post(f"{root}/wake"),
+        other.get(f"{root}/events"),
         other.patch(f"{root}/lifecycle", {"ttl_seconds": 1}),
         other.get(f"{root}/fs", params={"path": "/etc/hostname"}),
         other.put(f"{root}/fs", params={"path": "/tmp/x"}, data=b"x"),

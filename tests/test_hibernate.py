@@ -69,7 +69,7 @@ def test_everything_comes_back(box: Box, server: Server):
     assert box.do("wake") == {"status": "running"}
     assert (box.get().json()["boot_mode"], box.get().json()["boot_ms"] > 0) == ("wake", True)
     work.check(box)
-    assert stored(server.data_dir) == set(), "the image is used up"
+    wait_until(lambda: not stored(server.data_dir), 20, "the end of the image, which is used up")
 
 
 def test_again_and_again(box: Box, context: Context):
@@ -268,5 +268,5 @@ def test_others_stay_awake_and_what_sleeps_ends(sleepy: Server):
         hibernate(asleep)
         assert asleep.get("/lifecycle").json()["expires_at"].endswith("Z")
         wait_until(lambda: asleep.id not in listed(sleepy.api()), 30, "its end")
-        assert stored(sleepy.data_dir) == set()
+        wait_until(lambda: not stored(sleepy.data_dir), 20, "the end of its image")
         assert awake.status == "running"

@@ -4,21 +4,24 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use jiff::Timestamp;
 use pandastack_agent_client::AgentClient;
 use pandastack_api_types::SnapshotId;
 use pandastack_engine::{Engine, SnapshotSupport, Vm, VmId};
-use pandastack_snapshot::{Cpu, Draft, Durability, HostFacts, Meta, SnapshotStore, TemplateRef};
+use pandastack_snapshot::{Cpu, Draft, Durability, HostFacts, Meta, Opened, SnapshotStore, TemplateRef};
 use pandastack_store::{SandboxRecord, SnapshotKind, SnapshotRecord, SnapshotStatus, Store, StoreError};
+use pandastack_template::BuiltTemplate;
 use tokio::sync::Semaphore;
 
 use crate::{
     config::ManagerConfig,
     driver::now_ms,
-    error::{CaptureError, RestoreError},
+    error::{CaptureError, LaunchError, RestoreError},
     journal,
     launch::{self, VmGuard},
     pool::chain,
@@ -190,7 +193,9 @@ impl Images {
         durability: Durability,
     ) -> Result<Sealed, CaptureError> {
         let Captured { mut record, draft, meta, placed, pin } = captured;
-        let finished = tokio::task::spawn_blocking(move || draft.finish(meta, durability)).await;
+        let template = self.templates.version(&meta.template.name, &meta.template.hash).await;
+        let base = template.and_then(|template| template.snapshot.clone());
+        let finished = tokio::task::spawn_blocking(move || draft.finish(meta, durability, base.as_deref())).await;
         let error = match finished {
             Ok(Ok(manifest)) => {
                 reached(placed);
@@ -259,7 +264,6 @@ impl Images {
         self: &Arc<Self>,
         id: &SnapshotId,
         record: &SandboxRecord,
-        vm_id: VmId,
     ) -> Result<(VmGuard, AgentClient), RestoreError> {
         let _pin = self.pin(id);
         self.check(id).await?;
@@ -271,11 +275,33 @@ impl Images {
             .ok_or_else(|| RestoreError::TemplateGone { name: name.clone(), hash: hash.clone() })?;
         // Waiting for a turn is not the machine's fault, so it does not count against its time.
         let _turn = self.launches.acquire().await.map_err(|_| RestoreError::ShuttingDown)?;
-        let path = self.dirs.path(id);
-        let spec = template.vm_spec(vm_id, launch::TEMPLATE_HOSTNAME);
-        let started = launch::start(self.engine.as_ref(), &spec, Some(&path), self.config.launch_timeout).await;
-        let (guard, client) = started?;
-        Ok((guard, client))
+        let opened = self.open(id, template.snapshot.clone()).await?;
+        let limit = self.config.launch_timeout;
+        match self.start(&template, &opened, limit / 2).await {
+            // Nothing has happened in it yet and the image is as it was. One restore of some hundreds under load never answers.
+            Err(LaunchError::Timeout { .. }) => Ok(self.start(&template, &opened, limit).await?),
+            started => Ok(started?),
+        }
+    }
+
+    async fn start(
+        &self,
+        template: &BuiltTemplate,
+        image: &Opened,
+        limit: Duration,
+    ) -> Result<(VmGuard, AgentClient), LaunchError> {
+        let spec = template.vm_spec(VmId::random(), launch::TEMPLATE_HOSTNAME);
+        launch::start(self.engine.as_ref(), &spec, Some(image.path()), limit).await
+    }
+
+    /// The files of an image as an engine wants them, until what this returns is dropped.
+    async fn open(self: &Arc<Self>, id: &SnapshotId, base: Option<PathBuf>) -> Result<Opened, RestoreError> {
+        let (dirs, id, pin) = (self.dirs.clone(), id.clone(), self.pin(id));
+        let opened = tokio::task::spawn_blocking(move || {
+            let _pin = pin;
+            dirs.open_for_restore(&id, base.as_deref())
+        });
+        Ok(opened.await.map_err(|_| RestoreError::ShuttingDown)??)
     }
 
     async fn check(self: &Arc<Self>, id: &SnapshotId) -> Result<(), RestoreError> {

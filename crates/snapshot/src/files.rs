@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::manifest::MANIFEST_NAME;
+use crate::{manifest::MANIFEST_NAME, pages::pages_of};
 
 /// Most files a snapshot may have; engines write a handful.
 pub(crate) const MAX_FILES: usize = 4096;
@@ -25,6 +25,26 @@ pub struct SnapshotFile {
     /// BLAKE3 of the contents, 64 hex digits; absent where the snapshot was made to be used at once ([`Durability::Fleeting`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blake3: Option<String>,
+    /// Present where this file is no file of the engine's but what one differs by from a file of another snapshot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delta: Option<DeltaOf>,
+}
+
+/// The file that a delta stands for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeltaOf {
+    /// Relative to the snapshot's directory. The other snapshot has a file of the same path.
+    pub path: String,
+    /// In bytes.
+    pub size: u64,
+    /// BLAKE3 of the other snapshot's file, 64 hex digits.
+    pub base: String,
+}
+
+/// The name of the delta that stands for the file `path`.
+pub(crate) fn delta_name(path: &str) -> String {
+    format!("{path}.delta")
 }
 
 /// A file of the snapshot is not what its manifest says.
@@ -36,18 +56,30 @@ pub enum DamagedError {
     Size { path: String, expected: u64, found: u64 },
     #[error("{path} of the snapshot has other contents than when it was taken")]
     Digest { path: String },
+    #[error("{path} of the snapshot cannot be used: {problem}")]
+    Delta { path: String, problem: &'static str },
 }
 
 impl SnapshotFile {
-    /// A path that cannot leave the snapshot's directory and a digest that is one.
+    /// A path that cannot leave the snapshot's directory, digests that are some, and a delta that can be one.
     pub(crate) fn is_well_formed(&self) -> bool {
-        let path_ok = !self.path.is_empty()
-            && self.path.len() <= 1024
-            && !self.path.contains('\0')
-            && Path::new(&self.path).components().all(|part| matches!(part, Component::Normal(_)));
         let is_digest = |text: &String| text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        path_ok && self.blake3.as_ref().is_none_or(is_digest)
+        let delta_ok = |delta: &DeltaOf| {
+            is_path(&delta.path)
+                && self.path == delta_name(&delta.path)
+                && self.blake3.is_some()
+                && pages_of(delta.size).is_some()
+                && is_digest(&delta.base)
+        };
+        is_path(&self.path) && self.blake3.as_ref().is_none_or(is_digest) && self.delta.as_ref().is_none_or(delta_ok)
     }
+}
+
+fn is_path(text: &str) -> bool {
+    !text.is_empty()
+        && text.len() <= 1024
+        && !text.contains('\0')
+        && Path::new(text).components().all(|part| matches!(part, Component::Normal(_)))
 }
 
 /// Whether a snapshot must survive a power cut.
@@ -67,13 +99,25 @@ struct Listing {
     dirs: Vec<PathBuf>,
 }
 
-/// Describes every file below `dir` except the manifest, sorted by path. If they are to be durable, all are then on disk, and so are
-/// the names in directories below `dir`, but not those in `dir` itself.
-pub(crate) fn describe(dir: &Path, durability: Durability) -> io::Result<Vec<SnapshotFile>> {
+/// The files and directories of a snapshot, files sorted by path and without the manifest.
+fn listing(dir: &Path) -> io::Result<Listing> {
     let mut listing = Listing::default();
     list(dir, MAX_DEPTH, &mut listing)?;
     listing.files.retain(|path| path != &dir.join(MANIFEST_NAME));
     listing.files.sort();
+    Ok(listing)
+}
+
+/// The paths, below `dir`, and sizes in bytes of the files that a snapshot will have.
+pub(crate) fn sizes(dir: &Path) -> io::Result<Vec<(String, u64)>> {
+    let described = listing(dir)?.files.into_iter().map(|path| described(dir, &path, None));
+    described.map(|file| file.map(|file| (file.path, file.size))).collect()
+}
+
+/// Describes every file below `dir` except the manifest, sorted by path. If they are to be durable, all are then on disk, and so are
+/// the names in directories below `dir`, but not those in `dir` itself.
+pub(crate) fn describe(dir: &Path, durability: Durability) -> io::Result<Vec<SnapshotFile>> {
+    let listing = listing(dir)?;
     if durability == Durability::Fleeting {
         return listing.files.iter().map(|path| described(dir, path, None)).collect();
     }
@@ -89,7 +133,7 @@ pub(crate) fn describe(dir: &Path, durability: Durability) -> io::Result<Vec<Sna
 fn described(dir: &Path, path: &Path, blake3: Option<String>) -> io::Result<SnapshotFile> {
     let relative = path.strip_prefix(dir).expect("listed below the directory");
     let text = relative.to_str().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "file name is not UTF-8"))?;
-    Ok(SnapshotFile { path: text.to_owned(), size: fs_err::metadata(path)?.len(), blake3 })
+    Ok(SnapshotFile { path: text.to_owned(), size: fs_err::metadata(path)?.len(), blake3, delta: None })
 }
 
 fn sync(listing: &Listing) -> io::Result<()> {
@@ -117,8 +161,13 @@ fn list(dir: &Path, depth: usize, into: &mut Listing) -> io::Result<()> {
 }
 
 fn digest(path: &Path) -> io::Result<String> {
+    digest_of(&fs_err::File::open(path)?)
+}
+
+/// Of the whole file, from where it was read up to.
+pub(crate) fn digest_of(file: &fs_err::File) -> io::Result<String> {
     let mut hasher = blake3::Hasher::new();
-    hasher.update_reader(fs_err::File::open(path)?)?;
+    hasher.update_reader(file)?;
     Ok(hasher.finalize().to_hex().to_string())
 }
 

@@ -15,20 +15,37 @@
 //!   snapshots/{id}.new/    being made          begin() .. finish() or dropped
 //!   snapshots/{id}/        whole               renamed last
 //!   snapshots/{id}.gone/   being removed       renamed first
+//!   snapshots/{id}.{n}.use/  made whole        open_for_restore() .. dropped
+//! ```
+//!
+//! A sandbox's memory is for the most part that of its template. A durable snapshot keeps of a large file only the pages that the same
+//! file of the template's snapshot has not, and is made whole again for a restore:
+//!
+//! ```text
+//!   finish(base):           pages.img, base -> pages.img.delta, before anything of it is on the disk
+//!   open_for_restore(base): pages.img.delta, base -> snapshots/{id}.{n}.use/pages.img, until it is dropped
 //! ```
 //!
 //! This crate does not restore snapshots and does not decide which are kept.
 
+mod base;
 mod cpu;
+mod delta;
 mod durable;
 mod files;
+mod identity;
 mod manifest;
+mod opened;
+mod pages;
+mod sharing;
 mod store;
 mod verdict;
 
+pub use base::BaseError;
 pub use cpu::{Cpu, CpuError};
 pub use durable::{sync_directory, write_durably};
-pub use files::{DamagedError, Durability, SnapshotFile, check_digests, check_sizes};
+pub use files::{DamagedError, DeltaOf, Durability, SnapshotFile, check_digests, check_sizes};
 pub use manifest::{FORMAT, MANIFEST_NAME, Manifest, Meta, ReadError, TemplateRef, WriteError, read, write};
+pub use opened::Opened;
 pub use store::{Draft, Found, FoundState, OpenError, SnapshotStore, Space};
 pub use verdict::{HostFacts, Incompatible, verdict};

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     cpu::Cpu,
     durable::write_durably,
-    files::{Durability, MAX_FILES, SnapshotFile, describe},
+    files::{DeltaOf, Durability, MAX_FILES, SnapshotFile, delta_name, describe},
 };
 
 /// The name of the manifest in a snapshot's directory.
@@ -58,7 +58,7 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// The bytes of all files together.
+    /// The bytes of all files together as they are on disk, where deltas stand for some of them.
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
         self.files.iter().map(|file| file.size).fold(0, u64::saturating_add)
@@ -83,12 +83,14 @@ impl WriteError {
     #[must_use]
     pub fn is_full(&self) -> bool {
         match self {
-            Self::Files { source } | Self::Write { source } | Self::Publish { source } => {
-                matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-            }
+            Self::Files { source } | Self::Write { source } | Self::Publish { source } => is_full(source),
             Self::Encode(_) => false,
         }
     }
+}
+
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// A directory has no usable manifest.
@@ -113,12 +115,23 @@ pub enum ReadError {
 /// # Errors
 /// The files could not be read or synced, or the manifest not be written.
 pub fn write(dir: &Path, meta: Meta) -> Result<Manifest, WriteError> {
-    write_as(dir, meta, Durability::Durable)
+    write_as(dir, meta, Durability::Durable, Vec::new())
 }
 
-/// Describes the files in `dir` and writes its manifest last.
-pub(crate) fn write_as(dir: &Path, meta: Meta, durability: Durability) -> Result<Manifest, WriteError> {
-    let files = describe(dir, durability).map_err(|source| WriteError::Files { source })?;
+/// Describes the files in `dir`, of which some are these deltas, and writes its manifest last.
+pub(crate) fn write_as(
+    dir: &Path,
+    meta: Meta,
+    durability: Durability,
+    deltas: Vec<DeltaOf>,
+) -> Result<Manifest, WriteError> {
+    let mut files = describe(dir, durability).map_err(|source| WriteError::Files { source })?;
+    for delta in deltas {
+        let name = delta_name(&delta.path);
+        if let Some(file) = files.iter_mut().find(|file| file.path == name) {
+            file.delta = Some(delta);
+        }
+    }
     let manifest = Manifest { format: FORMAT, meta, files };
     let bytes = serde_json::to_vec_pretty(&manifest)?;
     let path = dir.join(MANIFEST_NAME);

@@ -12,13 +12,21 @@ use std::{
 use pandastack_api_types::SnapshotId;
 
 use crate::{
+    base::{BaseError, Bases},
     durable::sync_directory,
     files::{DamagedError, Durability, SnapshotFile, check_digests, check_sizes},
-    manifest::{self, Manifest, Meta, ReadError, WriteError},
+    identity::Identity,
+    manifest::{self, Manifest, Meta, ReadError, WriteError, is_full},
+    opened::Opened,
+    sharing::share,
     verdict::{HostFacts, Incompatible, verdict},
 };
 
 const PRIVATE: u32 = 0o700;
+/// The end of the name of a snapshot that was made whole.
+const OPENED: &str = "use";
+/// How often a snapshot may be made whole at the same time.
+const MOST_OPENED: u32 = 4096;
 
 /// The snapshots of a data directory. A clone is another handle to the same ones.
 #[derive(Clone, Debug)]
@@ -26,16 +34,7 @@ pub struct SnapshotStore {
     root: PathBuf,
     /// The files of snapshots whose digests are known to be right.
     trusted: Arc<Mutex<HashMap<SnapshotId, Vec<Identity>>>>,
-}
-
-/// What tells a file that was not touched since.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Identity {
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
+    pub(crate) bases: Arc<Bases>,
 }
 
 /// A snapshot cannot be used.
@@ -48,7 +47,19 @@ pub enum OpenError {
     #[error("the snapshot cannot be restored here: {0}")]
     Incompatible(Incompatible),
     #[error(transparent)]
-    Damaged(DamagedError),
+    Damaged(#[from] DamagedError),
+    #[error("{path} has pages in the snapshot of its template, which cannot be used: {problem}")]
+    Base { path: String, problem: BaseError },
+    #[error("{path} of the snapshot could not be made whole: {}", .source.kind())]
+    Rebuild { path: String, source: io::Error },
+}
+
+impl OpenError {
+    /// Whether it failed because the disk is full, so that room on it helps.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Rebuild { source, .. } if is_full(source))
+    }
 }
 
 /// Something in the directory of snapshots.
@@ -70,6 +81,8 @@ pub enum FoundState {
     Whole,
     /// Being removed, or its remover died.
     Gone,
+    /// Made whole for a restore, or its user died.
+    Opened,
     /// Not ours.
     Foreign,
 }
@@ -83,16 +96,19 @@ pub struct Space {
 }
 
 impl SnapshotStore {
-    /// Opens the snapshots of a data directory; theirs is created if missing, and only its owner may enter it.
+    /// Opens the snapshots of a data directory; theirs is created if missing, and only its owner may enter it. There is one such
+    /// store at a time: what an earlier one made whole for a restore is removed.
     ///
     /// # Errors
-    /// The directory could not be created or closed to others.
+    /// The directory could not be created, closed to others or tidied up.
     pub fn open(data_dir: &Path) -> io::Result<Self> {
         let root = data_dir.join("snapshots");
         fs_err::create_dir_all(&root)?;
         // Memory of sandboxes holds secrets.
         fs_err::set_permissions(&root, Permissions::from_mode(PRIVATE))?;
-        Ok(Self { root: fs_err::canonicalize(root)?, trusted: Arc::default() })
+        let store = Self { root: fs_err::canonicalize(root)?, trusted: Arc::default(), bases: Arc::default() };
+        store.remove_opened(|_| true)?;
+        Ok(store)
     }
 
     /// Makes an empty directory for the files of a new snapshot.
@@ -123,19 +139,43 @@ impl SnapshotStore {
     /// # Errors
     /// The first reason against it.
     pub fn check(&self, id: &SnapshotId, host: &HostFacts<'_>) -> Result<Manifest, OpenError> {
+        let manifest = self.read(id)?;
+        verdict(&manifest, host).map_err(OpenError::Incompatible)?;
+        self.check_files(id, &manifest)?;
+        Ok(manifest)
+    }
+
+    /// Gives the directory that an engine can restore from. Blocks: what is a delta against a file of `base`, the directory of the
+    /// template's snapshot, is made whole first, and both are read if this store has not done so before.
+    ///
+    /// # Errors
+    /// Something is missing or damaged, which is known before anything is written; or there is no room.
+    pub fn open_for_restore(&self, id: &SnapshotId, base: Option<&Path>) -> Result<Opened, OpenError> {
+        let manifest = self.read(id)?;
+        self.check_files(id, &manifest)?;
+        if manifest.files.iter().all(|file| file.delta.is_none()) {
+            return Ok(Opened::as_it_is(self.path(id)));
+        }
+        Opened::made_whole(self, id, &manifest, base)
+    }
+
+    fn read(&self, id: &SnapshotId) -> Result<Manifest, OpenError> {
         let dir = self.path(id);
-        let manifest = manifest::read(&dir).map_err(|error| match error {
+        manifest::read(&dir).map_err(|error| match error {
             ReadError::Missing if !dir.exists() => OpenError::Missing,
             error => OpenError::Read(error),
-        })?;
-        verdict(&manifest, host).map_err(OpenError::Incompatible)?;
-        check_sizes(&dir, &manifest.files).map_err(OpenError::Damaged)?;
-        let identities = identities(&dir, &manifest.files).map_err(OpenError::Damaged)?;
+        })
+    }
+
+    fn check_files(&self, id: &SnapshotId, manifest: &Manifest) -> Result<(), DamagedError> {
+        let dir = self.path(id);
+        check_sizes(&dir, &manifest.files)?;
+        let identities = identities(&dir, &manifest.files)?;
         if self.trusted().get(id) != Some(&identities) {
-            check_digests(&dir, &manifest.files).map_err(OpenError::Damaged)?;
+            check_digests(&dir, &manifest.files)?;
             self.trusted().insert(id.clone(), identities);
         }
-        Ok(manifest)
+        Ok(())
     }
 
     /// Removes a snapshot, and what is left of making or removing it. It is no error if there is nothing.
@@ -151,7 +191,31 @@ impl SnapshotStore {
             _ => {}
         }
         remove_tree(&gone)?;
-        remove_tree(&self.draft_path(id))
+        remove_tree(&self.draft_path(id))?;
+        self.remove_opened(|of| of == id)
+    }
+
+    /// Makes an empty directory for a snapshot that is made whole.
+    pub(crate) fn begin_opened(&self, id: &SnapshotId) -> io::Result<PathBuf> {
+        let mut number = 0;
+        loop {
+            let path = self.root.join(format!("{id}.{number}.{OPENED}"));
+            match fs_err::create_dir(&path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < MOST_OPENED => number += 1,
+                done => return done.map(|()| path),
+            }
+        }
+    }
+
+    fn remove_opened(&self, which: impl Fn(&SnapshotId) -> bool) -> io::Result<()> {
+        for entry in fs_err::read_dir(&self.root)? {
+            let entry = entry?;
+            let (id, state) = meaning(&entry.file_name().to_string_lossy(), entry.file_type()?.is_dir());
+            if state == FoundState::Opened && id.is_some_and(|id| which(&id)) {
+                remove_tree(&entry.path())?;
+            }
+        }
+        Ok(())
     }
 
     /// Everything in the directory of snapshots, sorted by name.
@@ -205,12 +269,18 @@ impl Draft {
         &self.path
     }
 
-    /// Describes the files, writes the manifest last and gives the snapshot its name. Blocks; a durable one until the disk has all.
+    /// Describes the files, writes the manifest last and gives the snapshot its name. Blocks; a durable one until the disk has all,
+    /// which is little if its large files share pages with those of `base`, the directory of the template's snapshot. Without a
+    /// usable base they are kept whole.
     ///
     /// # Errors
     /// A step failed; the files are removed.
-    pub fn finish(mut self, meta: Meta, durability: Durability) -> Result<Manifest, WriteError> {
-        let manifest = manifest::write_as(&self.path, meta, durability)?;
+    pub fn finish(mut self, meta: Meta, durability: Durability, base: Option<&Path>) -> Result<Manifest, WriteError> {
+        let deltas = match base.filter(|_| durability == Durability::Durable) {
+            Some(base) => share(&self.path, base, &self.store.bases).map_err(|source| WriteError::Files { source })?,
+            None => Vec::new(),
+        };
+        let manifest = manifest::write_as(&self.path, meta, durability, deltas)?;
         let publish = |source| WriteError::Publish { source };
         let path = self.store.path(&self.id);
         fs_err::rename(&self.path, &path).map_err(publish)?;
@@ -243,6 +313,7 @@ fn meaning(name: &str, is_dir: bool) -> (Option<SnapshotId>, FoundState) {
         None => (name, FoundState::Whole),
         Some((stem, "new")) => (stem, FoundState::Draft),
         Some((stem, "gone")) => (stem, FoundState::Gone),
+        Some((stem, rest)) if is_opened(rest) => (stem, FoundState::Opened),
         Some(_) => return (None, FoundState::Foreign),
     };
     match stem.parse() {
@@ -251,22 +322,21 @@ fn meaning(name: &str, is_dir: bool) -> (Option<SnapshotId>, FoundState) {
     }
 }
 
+/// Whether this follows on the id in the name of a snapshot that was made whole.
+fn is_opened(rest: &str) -> bool {
+    rest.split_once('.').is_some_and(|(number, kind)| kind == OPENED && number.parse::<u32>().is_ok())
+}
+
 fn identities(dir: &Path, files: &[SnapshotFile]) -> Result<Vec<Identity>, DamagedError> {
     let identity = |file: &SnapshotFile| {
         let metadata = fs_err::symlink_metadata(dir.join(&file.path))
             .map_err(|source| DamagedError::Read { path: file.path.clone(), source })?;
-        Ok(Identity {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            size: metadata.size(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        })
+        Ok(Identity::of(&metadata))
     };
     files.iter().map(identity).collect()
 }
 
-fn remove_tree(path: &Path) -> io::Result<()> {
+pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
     match fs_err::remove_dir_all(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),

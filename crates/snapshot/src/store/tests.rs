@@ -40,7 +40,7 @@ impl Fixture {
         fs_err::write(draft.path().join("pages.img"), b"pages").unwrap();
         fs_err::create_dir(draft.path().join("state")).unwrap();
         fs_err::write(draft.path().join("state/kernel.img"), b"kernel").unwrap();
-        (id, draft.finish(meta(), durability).unwrap())
+        (id, draft.finish(meta(), durability, None).unwrap())
     }
 
     fn states(&self) -> Vec<FoundState> {
@@ -84,7 +84,7 @@ fn an_unfinished_one_goes_away() {
     assert!(f.states().is_empty());
     let draft = f.store.begin(&id).unwrap();
     std::os::unix::fs::symlink("/etc/passwd", draft.path().join("link")).unwrap();
-    assert!(matches!(draft.finish(meta(), Durability::Durable), Err(WriteError::Files { .. })));
+    assert!(matches!(draft.finish(meta(), Durability::Durable, None), Err(WriteError::Files { .. })));
     assert!(f.states().is_empty());
 }
 

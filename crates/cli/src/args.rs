@@ -199,6 +199,9 @@ pub(crate) struct ForkArgs {
     /// How many, up to 16.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i64).range(1..=16))]
     pub(crate) count: i64,
+    /// Let the copies know each other, so that one of them can be promoted and the others ended.
+    #[arg(long)]
+    pub(crate) tree: bool,
     /// `key=value` for the copies, may be repeated.
     #[arg(long, value_parser = key_value)]
     pub(crate) metadata: Vec<(String, String)>,
@@ -397,9 +400,9 @@ mod tests {
 
     #[test]
     fn a_fork_and_its_metadata() {
-        let cli = parse("pandastack --json sandbox fork id --count 3 --metadata a=b=c").unwrap();
+        let cli = parse("pandastack --json sandbox fork id --count 3 --tree --metadata a=b=c").unwrap();
         let Command::Sandbox(SandboxCommand::Fork(fork)) = cli.command else { panic!("{:?}", cli.command) };
-        assert_eq!((cli.json, fork.id.as_str(), fork.count), (true, "id", 3));
+        assert_eq!((cli.json, fork.id.as_str(), fork.count, fork.tree), (true, "id", 3, true));
         assert_eq!(fork.metadata, [("a".to_owned(), "b=c".to_owned())]);
     }
 

@@ -134,7 +134,10 @@ async fn fork(args: ForkArgs, output: Output) -> Result<ExitCode> {
         metadata: commands::metadata(args.metadata),
         ..params::Fork::default()
     };
-    let fork = commands::client(&args.server)?.fork(&args.id, &params).await?;
+    let client = commands::client(&args.server)?;
+    let forked =
+        if args.tree { client.fork_tree(&args.id, &params).await } else { client.fork(&args.id, &params).await };
+    let fork = forked?;
     output.answer(&fork, child_ids)?;
     for failure in &fork.errors {
         output.note(&format!("error: copy {}: {}", failure.index, plain(&failure.err)));

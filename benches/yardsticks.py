@@ -66,58 +66,28 @@ def native_script(directory: Path) -> None:
     assert chart.read_bytes().startswith(b"\x89PNG")
 
 
-class BareRestore:
-    """`runsc restore` of the template's snapshot without a server, to the agent's first answer on its pipes."""
+def template_image(data_dir: Path) -> Path:
+    """The snapshot of the newest template."""
+    template = max((data_dir / "templates/code-interpreter").iterdir(), key=lambda path: path.stat().st_mtime)
+    image = template / "snapshot"
+    return image if (image / "checkpoint.img").exists() else next(image.rglob("checkpoint.img")).parent
 
-    FLAGS = ("--platform=systrap", "--network=none")
 
-    def __init__(self, data_dir: Path, bundle_of: Path):
-        """`bundle_of` is the directory of a machine that the server restored from the same snapshot."""
-        template = max((data_dir / "templates/code-interpreter").iterdir(), key=lambda path: path.stat().st_mtime)
-        self.image = template / "snapshot"
-        if not (self.image / "checkpoint.img").exists():
-            self.image = next(self.image.rglob("checkpoint.img")).parent
-        self.config = json.loads((bundle_of / "config.json").read_text())
-        # A directory in memory, as the server's scratch space is.
-        self.root = Path(tempfile.mkdtemp(prefix="pandastack-bench-", dir="/dev/shm"))
+class BareMachine:
+    """A machine that `runsc` restored, with its pipes."""
 
-    def close(self) -> None:
-        shutil.rmtree(self.root)
-        for group in Path("/sys/fs/cgroup").glob(f"**/{CGROUP}"):
-            group.rmdir()
+    def __init__(self, name: str, bundle: Path, state: Path):
+        self.name, self.bundle = name, bundle
+        self.runsc = ["runsc", f"--root={state}", "--platform=systrap", "--network=none"]
+        self.runsc.append(f"--overlay2=root:dir={bundle / 'upper'}")
+        self.ends = [os.open(bundle / pipe, os.O_RDWR) for pipe in ("to-agent", "from-agent")]
 
-    def measure(self) -> float:
-        name = f"bench-{uuid.uuid4().hex}"
-        bundle = self.root / name
-        (bundle / "upper").mkdir(parents=True)
-        config = self.config | {"linux": {**self.config["linux"], "cgroupsPath": f"/{CGROUP}/{name}"}}
-        (bundle / "config.json").write_text(json.dumps(config))
-        to_agent, from_agent = bundle / "to-agent", bundle / "from-agent"
-        os.mkfifo(to_agent)
-        os.mkfifo(from_agent)
-        runsc = ["runsc", f"--root={self.root / 'state'}", *self.FLAGS, f"--overlay2=root:dir={bundle / 'upper'}"]
-        ends = [os.open(path, os.O_RDWR) for path in (to_agent, from_agent)]
-        try:
-            started = time.perf_counter()
-            subprocess.run(
-                [*runsc, "restore", "--detach", "--bundle", bundle, "--image-path", self.image, name],
-                stdin=ends[0],
-                stdout=ends[1],
-                stderr=subprocess.DEVNULL,
-                check=True,
-            )
-            self._first_answer(*ends)
-            return time.perf_counter() - started
-        finally:
-            subprocess.run([*runsc, "kill", name, "KILL"], stderr=subprocess.DEVNULL, check=False)
-            subprocess.run([*runsc, "delete", "--force", name], stderr=subprocess.DEVNULL, check=False)
-            for end in ends:
-                os.close(end)
-            shutil.rmtree(bundle, ignore_errors=True)
+    def call(self, *arguments: object, check: bool = True, **options: object) -> None:
+        subprocess.run([*self.runsc, *map(str, arguments)], stderr=subprocess.DEVNULL, check=check, **options)
 
-    @staticmethod
-    def _first_answer(to_agent: int, from_agent: int) -> None:
+    def answer(self) -> None:
         """Opens a connection as the server does: see crates/agent-protocol/src/link/frame.rs."""
+        to_agent, from_agent = self.ends
         nonce, epoch = os.urandom(16), os.urandom(4)
 
         def frame(kind: int) -> bytes:
@@ -131,3 +101,51 @@ class BareRestore:
             with contextlib.suppress(BlockingIOError):
                 received += os.read(from_agent, 1 << 16)
             time.sleep(0.0002)
+
+
+class BareRunsc:
+    """`runsc` without a server, with the bundle and the flags that the server gives it."""
+
+    def __init__(self, bundle_of: Path):
+        """`bundle_of` is the directory of a machine of the server."""
+        self.config = json.loads((bundle_of / "config.json").read_text())
+        # A directory in memory, as the server's scratch space is.
+        self.root = Path(tempfile.mkdtemp(prefix="pandastack-bench-", dir="/dev/shm"))
+
+    def close(self) -> None:
+        shutil.rmtree(self.root)
+        for group in Path("/sys/fs/cgroup").glob(f"**/{CGROUP}"):
+            group.rmdir()
+
+    def restore(self, image: Path) -> tuple[BareMachine, float]:
+        """A machine, and the seconds to the agent's first answer on its pipes."""
+        name = f"bench-{uuid.uuid4().hex}"
+        bundle = self.root / name
+        (bundle / "upper").mkdir(parents=True)
+        config = self.config | {"linux": {**self.config["linux"], "cgroupsPath": f"/{CGROUP}/{name}"}}
+        (bundle / "config.json").write_text(json.dumps(config))
+        for pipe in ("to-agent", "from-agent"):
+            os.mkfifo(bundle / pipe)
+        machine = BareMachine(name, bundle, self.root / "state")
+        to_agent, from_agent = machine.ends
+        restore = ("restore", "--detach", "--bundle", bundle, "--image-path", image, name)
+        started = time.perf_counter()
+        machine.call(*restore, stdin=to_agent, stdout=from_agent)
+        machine.answer()
+        return machine, time.perf_counter() - started
+
+    @staticmethod
+    def checkpoint(machine: BareMachine, image: Path, leave_running: bool = True) -> float:
+        """Seconds that a snapshot of the machine into an empty directory takes."""
+        flags = ["--leave-running"] if leave_running else []
+        started = time.perf_counter()
+        machine.call("checkpoint", *flags, "--compression=none", "--image-path", image, machine.name)
+        return time.perf_counter() - started
+
+    @staticmethod
+    def delete(machine: BareMachine) -> None:
+        machine.call("kill", machine.name, "KILL", check=False)
+        machine.call("delete", "--force", machine.name, check=False)
+        for end in machine.ends:
+            os.close(end)
+        shutil.rmtree(machine.bundle, ignore_errors=True)

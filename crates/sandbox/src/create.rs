@@ -236,9 +236,10 @@ impl Inner {
         snapshot: &SnapshotId,
         record: &mut SandboxRecord,
     ) -> Result<Machine, CreateError> {
-        let vm_id = VmId::random();
-        self.record_machine(record, &vm_id).await?;
-        let (guard, client) = self.images.restore(snapshot, record, vm_id).await?;
+        self.store.insert_sandbox(record).await?;
+        journal::reached("create.recorded");
+        let (guard, client) = self.images.restore(snapshot, record).await?;
+        record.vm_id = Some(guard.vm().id().to_string());
         Ok(Machine { guard, client, mode: BootMode::Snapshot })
     }
 

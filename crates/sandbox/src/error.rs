@@ -157,8 +157,8 @@ pub enum LaunchError {
     Hello { detail: String },
     #[error("the agent could not take its identity: {detail}")]
     Personalize { detail: String },
-    #[error("the machine was not ready within {seconds} s")]
-    Timeout { seconds: u64 },
+    #[error("{what} within {seconds} s")]
+    Timeout { what: &'static str, seconds: u64 },
     #[error("its clock is {skew_ms} ms away from the host's")]
     Clock { skew_ms: u64 },
 }
@@ -188,14 +188,24 @@ impl Coded for CreateError {
 /// A machine could not be brought back from an image.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
-    #[error("the snapshot cannot be used")]
-    Open(#[from] OpenError),
+    /// Its causes name paths of the host, which are nobody's business.
+    #[error("the snapshot cannot be used: {0}")]
+    Open(OpenError),
     #[error("the version {hash} of template {name} that it was made from is not on this machine any more")]
     TemplateGone { name: String, hash: String },
     #[error("the snapshot could not be restored")]
     Launch(#[from] LaunchError),
     #[error("the server is stopping")]
     ShuttingDown,
+}
+
+impl From<OpenError> for RestoreError {
+    fn from(error: OpenError) -> Self {
+        if let Some(cause) = std::error::Error::source(&error) {
+            tracing::warn!(%error, cause = chain(cause), "a snapshot cannot be used");
+        }
+        Self::Open(error)
+    }
 }
 
 impl Coded for RestoreError {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use pandastack_api_types::{SandboxId, SnapshotId, WorkspaceName, params, views};
-use pandastack_engine::VmId;
 use pandastack_snapshot::Durability;
 use pandastack_store::{RequestKey, SandboxRecord, SnapshotKind, SnapshotRecord};
 use tokio::sync::oneshot;
@@ -245,11 +244,9 @@ impl Inner {
         image: &SnapshotId,
     ) -> Result<(SandboxRecord, Machine), (SandboxRecord, RestoreError)> {
         let begun = std::time::Instant::now();
-        let Some(vm_id) = record.vm_id.as_deref().and_then(|id| id.parse().ok()) else {
-            return Err((record, RestoreError::ShuttingDown));
-        };
-        match self.images.restore(image, &record, vm_id).await {
+        match self.images.restore(image, &record).await {
             Ok((guard, client)) => {
+                record.vm_id = Some(guard.vm().id().to_string());
                 if let Err(error) = launch::personalize(&client, &record.id, CLAIM_TIMEOUT).await {
                     return Err((record, error.into()));
                 }
@@ -277,7 +274,6 @@ fn children_of(inner: &Inner, parent: &SandboxRecord, image: &SnapshotRecord, fo
             set(ROLE, "child");
         }
         SandboxRecord {
-            vm_id: Some(VmId::random().to_string()),
             template: parent.template.clone(),
             template_hash: parent.template_hash.clone(),
             metadata,

@@ -27,7 +27,7 @@ pub const STEPS: [&str; 26] = [
     "hibernate.placed",
     "hibernate.committed",
     "hibernate.ended",
-    "wake.recorded",
+    "wake.begun",
     "wake.started",
     "wake.committed",
     "pause.frozen",

@@ -89,16 +89,23 @@ pub(crate) async fn start(
     snapshot: Option<&Path>,
     limit: Duration,
 ) -> Result<(VmGuard, AgentClient), LaunchError> {
-    let work = async {
-        let vm = match snapshot {
-            Some(dir) => engine.restore(spec, dir).await?,
-            None => engine.boot(spec).await?,
-        };
-        let guard = VmGuard::new(vm);
-        let client = connect(guard.vm().as_ref()).await?;
-        Ok((guard, client))
+    let deadline = tokio::time::Instant::now() + limit;
+    let late = |what: &'static str| {
+        tracing::warn!(vm = %spec.id, seconds = limit.as_secs(), "{what} in time");
+        LaunchError::Timeout { what, seconds: limit.as_secs() }
     };
-    tokio::time::timeout(limit, work).await.unwrap_or(Err(LaunchError::Timeout { seconds: limit.as_secs() }))
+    let begun = async {
+        match snapshot {
+            Some(dir) => engine.restore(spec, dir).await,
+            None => engine.boot(spec).await,
+        }
+    };
+    let vm =
+        tokio::time::timeout_at(deadline, begun).await.map_err(|_| late("the engine did not start the machine"))??;
+    let guard = VmGuard::new(vm);
+    let connected = tokio::time::timeout_at(deadline, connect(guard.vm().as_ref())).await;
+    let client = connected.map_err(|_| late("the agent of the machine did not answer"))??;
+    Ok((guard, client))
 }
 
 /// Brings up a machine of a template.
@@ -129,7 +136,7 @@ pub(crate) async fn personalize(client: &AgentClient, id: &SandboxId, limit: Dur
     getrandom::fill(&mut entropy).map_err(|error| failed(error.to_string()))?;
     let reply = tokio::time::timeout(limit, client.personalize(id.as_str(), &hostname(id), entropy))
         .await
-        .map_err(|_| LaunchError::Timeout { seconds: limit.as_secs() })?
+        .map_err(|_| LaunchError::Timeout { what: "the agent did not take its identity", seconds: limit.as_secs() })?
         .map_err(|error| failed(error.to_string()))?;
     let skew = Duration::from_nanos(reply.clock_skew_nanos.unsigned_abs());
     if skew > MOST_SKEW { Err(LaunchError::Clock { skew_ms: exec::millis(skew) }) } else { Ok(()) }

@@ -30,6 +30,7 @@ pub mod journal;
 mod languages;
 pub mod launch;
 pub mod lifecycle;
+mod lookup;
 pub mod manager;
 mod picture;
 pub mod pool;

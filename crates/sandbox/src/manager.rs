@@ -8,12 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use futures::{Stream, stream::BoxStream};
-use pandastack_api_types::{
-    ContextId, SandboxId, WorkspaceName,
-    events::CellEvent,
-    params,
-    views::{self, SandboxStatus},
-};
+use pandastack_api_types::{ContextId, SandboxId, WorkspaceName, events::CellEvent, params, views};
 use pandastack_engine::Engine;
 use pandastack_snapshot::{Cpu, SnapshotStore};
 use pandastack_store::{SandboxRecord, Store};
@@ -25,12 +20,13 @@ use crate::{
     cells,
     config::ManagerConfig,
     contexts,
-    driver::{Driver, Handle, Image, Lease, now_ms},
+    driver::{Driver, Handle, Image},
     error::{AccessError, ContextError, ExecError, FileError, LifecycleError, LookupError, RunError, StartError},
     events, exec, files,
     files::FileContent,
     images::Images,
     lifecycle::{Clocks, Lifecycle, StopReason},
+    lookup::is_visible_failure,
     pool::{Pool, chain},
     programs,
     requests::Requests,
@@ -38,9 +34,6 @@ use crate::{
     validate,
     view::{lifecycle_view, recorded_view, view},
 };
-
-/// How long a failed sandbox stays visible at least.
-const FAILED_KEEP_MS: i64 = 24 * 3600 * 1000;
 
 /// A sandbox that has a driver.
 #[derive(Clone, Debug)]
@@ -155,15 +148,6 @@ impl SandboxManager {
         // One that is being made is nobody's yet; one that failed is shown for a while after its machine is gone.
         records.retain(|record| self.entry(workspace, &record.id).is_ok() || is_visible_failure(record));
         Ok(self.views_of(records).await)
-    }
-
-    /// Sandboxes on record, with what their drivers know of them, in the same order.
-    pub(crate) async fn views_of(&self, records: Vec<SandboxRecord>) -> Vec<views::Sandbox> {
-        let one = async |record: SandboxRecord| match self.entry(&record.workspace, &record.id) {
-            Ok(entry) => view(&entry).await,
-            Err(_) => recorded_view(&record),
-        };
-        futures::future::join_all(records.into_iter().map(one)).await
     }
 
     /// One sandbox.
@@ -506,62 +490,6 @@ impl SandboxManager {
     pub async fn template(&self, name: &str) -> Option<views::Template> {
         self.templates().await.into_iter().find(|template| template.name == name)
     }
-
-    fn entry(&self, workspace: &WorkspaceName, id: &SandboxId) -> Result<Entry, LookupError> {
-        if self.inner.stopping.is_cancelled() {
-            return Err(LookupError::ShuttingDown);
-        }
-        let sandboxes = self.inner.sandboxes.read().unwrap_or_else(PoisonError::into_inner);
-        sandboxes.get(id).filter(|entry| entry.record.workspace == *workspace).cloned().ok_or(LookupError::NotFound)
-    }
-
-    /// A sandbox that has a driver, or why it has none.
-    pub(crate) async fn entry_or_ended(&self, workspace: &WorkspaceName, id: &SandboxId) -> Result<Entry, LookupError> {
-        match self.entry(workspace, id) {
-            Err(LookupError::NotFound) => Err(self.ended(workspace, id).await),
-            other => other,
-        }
-    }
-
-    /// What became of a sandbox that is not there any more.
-    async fn ended(&self, workspace: &WorkspaceName, id: &SandboxId) -> LookupError {
-        let record = match self.inner.store.get_sandbox(id).await {
-            Ok(record) => record.filter(|record| record.workspace == *workspace),
-            Err(error) => return error.into(),
-        };
-        let events = self.inner.store.list_events(id, 1).await.unwrap_or_default();
-        match (record.and_then(|record| record.stop_reason), events.first()) {
-            (Some(reason), Some(last)) => LookupError::Ended { reason, at: contexts::timestamp(last.time_ms) },
-            _ => LookupError::NotFound,
-        }
-    }
-
-    /// The record of a sandbox that failed and has no driver any more, or the error that a lookup gave.
-    async fn failed(
-        &self,
-        workspace: &WorkspaceName,
-        id: &SandboxId,
-        error: LookupError,
-    ) -> Result<SandboxRecord, LookupError> {
-        if !matches!(error, LookupError::NotFound) {
-            return Err(error);
-        }
-        let record = self.inner.store.get_sandbox(id).await?;
-        match record.filter(|record| record.workspace == *workspace && is_visible_failure(record)) {
-            Some(record) => Ok(record),
-            None => Err(self.ended(workspace, id).await),
-        }
-    }
-
-    async fn lease(&self, workspace: &WorkspaceName, id: &SandboxId) -> Result<Lease, AccessError> {
-        match self.entry(workspace, id) {
-            Ok(entry) => entry.handle.acquire().await,
-            Err(error) => {
-                let record = self.failed(workspace, id, error).await?;
-                Err(AccessError::InvalidState { status: record.status.as_str().to_owned() })
-            }
-        }
-    }
 }
 
 /// What a workspace uses and may use of each thing.
@@ -571,10 +499,6 @@ pub struct Quotas {
     pub memory_mb: views::Quota,
     pub snapshots: views::Quota,
     pub disk_bytes: views::Quota,
-}
-
-fn is_visible_failure(record: &SandboxRecord) -> bool {
-    record.status == SandboxStatus::Failed && now_ms() < record.last_active_ms.saturating_add(FAILED_KEEP_MS)
 }
 
 impl Inner {

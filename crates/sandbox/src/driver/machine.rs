@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use pandastack_agent_client::AgentClient;
 use pandastack_api_types::views::SandboxStatus;
-use pandastack_engine::{PauseError, Vm, VmId};
+use pandastack_engine::{PauseError, Vm};
 use pandastack_snapshot::Durability;
 use pandastack_store::{SnapshotKind, Started};
 use tokio::time::Instant;
@@ -155,10 +155,13 @@ impl Running {
             self.connect().await?;
         }
         let captured = self.capture_running(&vm, Plan::of(SnapshotKind::Hibernation)).await?;
-        // Nothing that happens after the capture is kept, so nothing happens.
-        if let Err(error) = vm.pause().await {
-            self.driver.images.discard(&captured.record.id).await;
-            return Err(frozen_error(&error).into());
+        // Nothing that happens after the capture is kept, so nothing happens. A machine that has died meanwhile is saved all the same.
+        match vm.pause().await {
+            Ok(()) | Err(PauseError::Gone) => {}
+            Err(error) => {
+                self.driver.images.discard(&captured.record.id).await;
+                return Err(frozen_error(&error).into());
+            }
         }
         let images = Arc::clone(&self.driver.images);
         let sealed = images.seal(captured, Durability::Durable).await?;
@@ -206,19 +209,18 @@ impl Running {
         }
         let image = self.driver.image.clone().ok_or_else(|| failed("it has no image".to_owned()))?;
         let started = std::time::Instant::now();
-        let vm_id = VmId::random();
         let (images, id) = (Arc::clone(&self.driver.images), self.driver.id.clone());
         images.admit_memory(0).map_err(|free_mib| AccessError::Capacity { free_mib })?;
-        images.store.set_vm_id(&id, Some(vm_id.as_str())).await?;
-        journal::reached("wake.recorded");
+        journal::reached("wake.begun");
         let failure = |error: RestoreError| failed(chain(&error));
-        let (guard, client) = images.restore(&image.id, &self.driver.record, vm_id.clone()).await.map_err(failure)?;
+        let (guard, client) = images.restore(&image.id, &self.driver.record).await.map_err(failure)?;
         let personal = launch::personalize(&client, &id, PERSONALIZE_TIMEOUT).await;
         personal.map_err(|error| failed(chain(&error)))?;
         journal::reached("wake.started");
         let boot_ms = exec::millis(started.elapsed()).max(1);
         let boot_mode = BootMode::Wake.as_str().to_owned();
-        let now = Started { id, vm_id: vm_id.to_string(), boot_mode: boot_mode.clone(), boot_ms };
+        let vm_id = guard.vm().id().to_string();
+        let now = Started { id, vm_id, boot_mode: boot_mode.clone(), boot_ms };
         self.commit_wake(&now).await?;
         journal::reached("wake.committed");
         let driver = &mut self.driver;

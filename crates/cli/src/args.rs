@@ -196,9 +196,9 @@ pub(crate) struct SandboxArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ForkArgs {
     pub(crate) id: String,
-    /// How many, up to 16.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i64).range(1..=16))]
-    pub(crate) count: i64,
+    /// How many, up to 16 [default: 1, or 2 with --tree].
+    #[arg(long, value_parser = clap::value_parser!(i64).range(1..=16))]
+    pub(crate) count: Option<i64>,
     /// Let the copies know each other, so that one of them can be promoted and the others ended.
     #[arg(long)]
     pub(crate) tree: bool,

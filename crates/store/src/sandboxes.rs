@@ -71,38 +71,6 @@ impl Store {
         self.changed("set the status of a sandbox", query).await
     }
 
-    /// Records the machine a sandbox runs on and how it came to be (`boot_ms` in milliseconds). False as above.
-    ///
-    /// # Errors
-    /// If the number exceeds what the database holds, or the database fails.
-    pub async fn set_vm(
-        &self,
-        id: &SandboxId,
-        vm_id: Option<&str>,
-        boot_mode: &str,
-        boot_ms: u64,
-    ) -> Result<bool, StoreError> {
-        let query = sqlx::query(
-            "UPDATE sandboxes SET vm_id = ?2, boot_mode = ?3, boot_ms = ?4 WHERE id = ?1 AND status <> 'deleted'",
-        )
-        .bind(id.as_str())
-        .bind(vm_id)
-        .bind(boot_mode)
-        .bind(signed("boot_ms", boot_ms)?);
-        self.changed("set the machine of a sandbox", query).await
-    }
-
-    /// Records the machine that is about to exist, or that there is none. The status stays. False as above.
-    ///
-    /// # Errors
-    /// If the database fails.
-    pub async fn set_vm_id(&self, id: &SandboxId, vm_id: Option<&str>) -> Result<bool, StoreError> {
-        let query = sqlx::query("UPDATE sandboxes SET vm_id = ?2 WHERE id = ?1 AND status <> 'deleted'")
-            .bind(id.as_str())
-            .bind(vm_id);
-        self.changed("set the machine of a sandbox", query).await
-    }
-
     /// Moves the time of the last request forward (milliseconds since 1970), never back. False as above.
     ///
     /// # Errors

@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, os::unix::fs::PermissionsExt};
 
 use pandastack_api_types::{SandboxId, WorkspaceName, views::SandboxStatus};
 
-use crate::{SandboxRecord, Store, TokenSecret};
+use crate::{SandboxRecord, Started, Store, TokenSecret};
 
 mod migrations;
 mod snapshots;
@@ -43,8 +43,9 @@ async fn a_sandbox_survives_reopening_the_file() {
     let store = Store::open(&path).await.unwrap();
     let mut sandbox = record("a", 5);
     store.insert_sandbox(&sandbox).await.unwrap();
-    assert!(store.set_vm(&sandbox.id, Some("vm-1"), "warm", 3).await.unwrap());
-    assert!(store.update_sandbox_status(&sandbox.id, SandboxStatus::Running, None).await.unwrap());
+    let started =
+        Started { id: sandbox.id.clone(), vm_id: "vm-1".to_owned(), boot_mode: "warm".to_owned(), boot_ms: 3 };
+    assert!(store.start_all(&[started]).await.unwrap());
     assert!(store.set_lifecycle(&sandbox.id, 0, true).await.unwrap());
     // As after `kill -9`: the first handle is still open and nothing was written back into the main file.
     let again = Store::open(&path).await.unwrap();

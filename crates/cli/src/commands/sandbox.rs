@@ -129,11 +129,8 @@ async fn create(args: CreateArgs, output: Output) -> Result<ExitCode> {
 }
 
 async fn fork(args: ForkArgs, output: Output) -> Result<ExitCode> {
-    let params = params::Fork {
-        count: Some(args.count),
-        metadata: commands::metadata(args.metadata),
-        ..params::Fork::default()
-    };
+    let params =
+        params::Fork { count: args.count, metadata: commands::metadata(args.metadata), ..params::Fork::default() };
     let client = commands::client(&args.server)?;
     let forked =
         if args.tree { client.fork_tree(&args.id, &params).await } else { client.fork(&args.id, &params).await };

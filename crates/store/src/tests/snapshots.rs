@@ -31,8 +31,7 @@ async fn capturing() -> (Store, SandboxRecord, SnapshotRecord) {
     let store = Store::open_in_memory().await.unwrap();
     let sandbox = record("a", 1);
     store.insert_sandbox(&sandbox).await.unwrap();
-    store.set_vm(&sandbox.id, Some("vm-1"), "warm", 3).await.unwrap();
-    store.update_sandbox_status(&sandbox.id, SandboxStatus::Running, None).await.unwrap();
+    assert!(store.start_all(&[started(&sandbox)]).await.unwrap());
     let image = snapshot_of(&sandbox, SnapshotKind::Hibernation, 2);
     store.insert_snapshot(&image).await.unwrap();
     (store, sandbox, image)
@@ -106,9 +105,6 @@ async fn a_sandbox_sleeps_and_wakes_whole() {
     assert_eq!((ready.status, ready.size_bytes, ready.paused_ms), (SnapshotStatus::Ready, 190, 12));
     assert_eq!(store.live_sandboxes().await.unwrap(), [asleep]);
 
-    assert!(store.set_vm_id(&sandbox.id, Some("vm-2")).await.unwrap());
-    let waking = store.get_sandbox(&sandbox.id).await.unwrap().unwrap();
-    assert_eq!((waking.status, waking.vm_id.as_deref()), (SandboxStatus::Hibernated, Some("vm-2")));
     assert!(store.wake(&started(&sandbox)).await.unwrap());
     assert!(!store.wake(&started(&sandbox)).await.unwrap());
     let awake = store.get_sandbox(&sandbox.id).await.unwrap().unwrap();
@@ -131,7 +127,6 @@ async fn a_hibernation_that_cannot_be_changes_nothing() {
     store.delete_sandbox(&sandbox.id).await.unwrap();
     assert!(!store.hibernate(&sandbox.id, &second.id, 1, 1, None).await.unwrap());
     assert_eq!(store.get_snapshot(&second.id).await.unwrap(), Some(second), "the first half is undone");
-    assert!(!store.set_vm_id(&sandbox.id, None).await.unwrap());
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use pandastack_agent_client::CallError;
 use pandastack_agent_protocol::messages::Refusal;
 use pandastack_api_types::{Coded, ErrorCode, error::PartialOutput, views::ContextState};
 use pandastack_engine::{BootError, EngineKind, Isolation, LinkError, ReapError};
-use pandastack_snapshot::{OpenError, ReadError};
+use pandastack_snapshot::{BaseError, OpenError, ReadError};
 use pandastack_store::StoreError;
 
 use crate::pool::chain;
@@ -213,6 +213,11 @@ impl Coded for RestoreError {
         match self {
             Self::Open(OpenError::Incompatible(_) | OpenError::Read(ReadError::Format { .. }))
             | Self::TemplateGone { .. } => ErrorCode::SnapshotIncompatible,
+            Self::Open(error) if error.is_full() => ErrorCode::CapacityDisk,
+            Self::Open(OpenError::Rebuild { .. }) => ErrorCode::Internal,
+            Self::Open(OpenError::Base { problem, .. }) if !matches!(problem, BaseError::Damaged) => {
+                ErrorCode::SnapshotIncompatible
+            }
             Self::Open(_) => ErrorCode::SnapshotDamaged,
             Self::Launch(_) => ErrorCode::SandboxBootFailed,
             Self::ShuttingDown => ErrorCode::ShuttingDown,

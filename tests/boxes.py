@@ -110,13 +110,19 @@ def delete_snapshots(api: Api) -> None:
         assert api.delete(f"/snapshots/{one['id']}").status_code in (200, 404)
 
 
-def flip_a_byte(directory: Path, name: str) -> None:
-    """In the middle of a file. Done twice, it is what it was."""
-    with (directory / name).open("r+b") as file:
-        file.seek((directory / name).stat().st_size // 2)
-        byte = file.read(1)
-        file.seek(-1, 1)
-        file.write(bytes([byte[0] ^ 1]))
+def image_file(directory: Path, name: str) -> Path:
+    """A file of a snapshot, which may be kept as what differs from the template's."""
+    whole, delta = directory / name, directory / f"{name}.delta"
+    return delta if delta.exists() else whole
+
+
+def flip_a_byte(file: Path) -> None:
+    """In the middle of it. Done twice, it is what it was."""
+    with file.open("r+b") as opened:
+        opened.seek(file.stat().st_size // 2)
+        byte = opened.read(1)
+        opened.seek(-1, 1)
+        opened.write(bytes([byte[0] ^ 1]))
 
 
 def refused(answer: requests.Response, *statuses: int, code: str = "", says: str = "") -> dict:

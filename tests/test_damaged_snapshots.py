@@ -1,6 +1,7 @@
 """Images that are not what they were, or of another machine: refused with the reason before anything starts."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from boxes import Box, flip_a_byte, killed, listed, refused
+from boxes import Box, flip_a_byte, image_file, killed, listed, refused
 from cells import Context
 from leftovers import assert_consistent, machine_ids
 from server import Server
@@ -40,9 +41,8 @@ def taken(make_server: Callable[..., Server], tmp_path_factory: pytest.TempPathF
     server.stop()
 
 
-def cut(directory: Path, name: str) -> None:
-    with (directory / name).open("r+b") as file:
-        file.truncate((directory / name).stat().st_size - 4096)
+def cut(file: Path) -> None:
+    os.truncate(file, file.stat().st_size - 4096)
 
 
 def manifest(**changes: object) -> Callable[[Path], None]:
@@ -68,10 +68,10 @@ def outside(directory: Path) -> None:
 
 
 DAMAGED = {
-    "a flipped byte of the pages": (lambda d: flip_a_byte(d, "pages.img"), "pages.img"),
-    "a flipped byte of the state": (lambda d: flip_a_byte(d, "checkpoint.img"), "checkpoint.img"),
-    "cut pages": (lambda d: cut(d, "pages.img"), "pages.img"),
-    "no state": (lambda d: (d / "checkpoint.img").unlink(), "checkpoint.img"),
+    "a flipped byte of the pages": (lambda d: flip_a_byte(image_file(d, "pages.img")), "pages.img"),
+    "a flipped byte of the state": (lambda d: flip_a_byte(image_file(d, "checkpoint.img")), "checkpoint.img"),
+    "cut pages": (lambda d: cut(image_file(d, "pages.img")), "pages.img"),
+    "no state": (lambda d: image_file(d, "checkpoint.img").unlink(), "checkpoint.img"),
     "no manifest": (lambda d: (d / "manifest.json").unlink(), "manifest"),
     "half a manifest": (lambda d: (d / "manifest.json").write_text('{"format": 1, "eng'), "manifest"),
     "a manifest of foreign files": (outside, "manifest"),
@@ -125,7 +125,7 @@ def test_put_right_it_can_be_used(taken: Taken):
 
 
 def test_a_damaged_one_can_be_deleted(taken: Taken):
-    cut(taken.files, "pages.img")
+    cut(image_file(taken.files, "pages.img"))
     assert taken.server.api().delete(f"/snapshots/{taken.identity}").status_code == 200
     assert not taken.files.exists()
     assert_consistent(taken.server)

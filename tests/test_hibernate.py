@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pandastack import CodeContext
 
-from boxes import Box, flip_a_byte, killed, listed, refused
+from boxes import Box, flip_a_byte, image_file, killed, listed, refused
 from cells import Context
 from leftovers import assert_consistent, assert_nothing_left, everything, machine_ids, stored
 from server import Api, Server, wait_until
@@ -195,7 +195,7 @@ def test_deletion_leaves_nothing(server: Server):
 @pytest.mark.parametrize("file", ["pages.img", "checkpoint.img"])
 def test_a_damaged_image(box: Box, context: Context, server: Server, file: str):
     hibernate(box)
-    flip_a_byte(image(server), file)
+    flip_a_byte(image_file(image(server), file))
     for answer in (
         context.api.run(box.id, context.id, "x"),
         box.post("exec", {"cmd": "true"}),
@@ -204,10 +204,10 @@ def test_a_damaged_image(box: Box, context: Context, server: Server, file: str):
     ):
         refused(answer, 503, code="sandbox.wake_failed", says="auto-wake: ")
         assert box.status == "hibernated" and machine_ids(server.data_dir) == set()
-    flip_a_byte(image(server), file)
+    flip_a_byte(image_file(image(server), file))
     check(box, context)
     hibernate(box)
-    flip_a_byte(image(server), file)
+    flip_a_byte(image_file(image(server), file))
     refused(box.post("wake"), 503, code="sandbox.wake_failed")
     box.kill()
     assert_nothing_left(server)

@@ -1,4 +1,4 @@
-"""A real sandbox is put through the histories that the pure model of the server was asked about, and answers as the model says."""
+"""A real sandbox goes through the histories that the model of the server was asked about, and answers as it says."""
 
 import json
 from pathlib import Path

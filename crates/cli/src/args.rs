@@ -402,7 +402,7 @@ mod tests {
     fn a_fork_and_its_metadata() {
         let cli = parse("pandastack --json sandbox fork id --count 3 --tree --metadata a=b=c").unwrap();
         let Command::Sandbox(SandboxCommand::Fork(fork)) = cli.command else { panic!("{:?}", cli.command) };
-        assert_eq!((cli.json, fork.id.as_str(), fork.count, fork.tree), (true, "id", 3, true));
+        assert_eq!((cli.json, fork.id.as_str(), fork.count, fork.tree), (true, "id", Some(3), true));
         assert_eq!(fork.metadata, [("a".to_owned(), "b=c".to_owned())]);
     }
 

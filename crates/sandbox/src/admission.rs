@@ -9,9 +9,10 @@ use pandastack_api_types::{
     WorkspaceName,
     views::{Quota, SandboxStatus},
 };
+use pandastack_store::SandboxRecord;
 
 use crate::{
-    error::CreateError,
+    error::{AccessError, CreateError},
     images::Images,
     manager::{Entry, Inner},
 };
@@ -39,15 +40,35 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    /// Takes places for `count` sandboxes of `memory_mib` each.
+    /// Takes places for `count` new sandboxes of `memory_mib` each.
     pub(crate) fn take(
         inner: &Arc<Inner>,
         workspace: &WorkspaceName,
         count: usize,
         memory_mib: u64,
     ) -> Result<Self, CreateError> {
-        let config = &inner.config;
         let share = Share { sandboxes: count, memory_mib: memory_mib.saturating_mul(count as u64) };
+        let limit = inner.config.max_workspace_sandboxes;
+        Self::take_share(inner, workspace, share, Some(limit))
+    }
+
+    /// Takes the place of a hibernated sandbox's machine.
+    pub(crate) fn take_to_wake(inner: &Arc<Inner>, record: &SandboxRecord) -> Result<Self, AccessError> {
+        let share = Share { sandboxes: 1, memory_mib: record.memory_mb };
+        Self::take_share(inner, &record.workspace, share, None).map_err(|error| match error {
+            CreateError::MemoryQuota { limit_mib } => AccessError::MemoryQuota { limit_mib },
+            _ => AccessError::Quota { limit: inner.config.max_sandboxes },
+        })
+    }
+
+    /// `limit` is on the workspace's sandboxes, of which a hibernated one is one already.
+    fn take_share(
+        inner: &Arc<Inner>,
+        workspace: &WorkspaceName,
+        share: Share,
+        limit: Option<usize>,
+    ) -> Result<Self, CreateError> {
+        let (config, count) = (&inner.config, share.sandboxes);
         let mut pending = inner.pending.lock().unwrap_or_else(PoisonError::into_inner);
         let running = inner.entries(|entry| entry.handle.state().machine.is_some()).len();
         if running + pending.sandboxes + count > config.max_sandboxes {
@@ -55,8 +76,7 @@ impl Slots {
         }
         let has = inner.share(workspace);
         let starting = pending.workspaces.entry(workspace.clone()).or_default();
-        let limit = config.max_workspace_sandboxes;
-        if has.sandboxes + starting.sandboxes + count > limit {
+        if let Some(limit) = limit.filter(|limit| has.sandboxes + starting.sandboxes + count > *limit) {
             return Err(CreateError::WorkspaceQuota { limit });
         }
         if let Some(limit_mib) = config.max_memory_mib

@@ -25,7 +25,8 @@ use crate::{
 
 /// How long a machine may take to become somebody's.
 pub(crate) const CLAIM_TIMEOUT: Duration = Duration::from_secs(5);
-const MIB: u64 = 1024 * 1024;
+/// What a machine that is brought back takes at once, in MiB: measured 220 to 290. Its image on disk says little.
+pub(crate) const TYPICAL_MIB: u64 = 256;
 
 /// A create with every value checked.
 #[derive(Debug)]
@@ -159,7 +160,9 @@ pub(crate) fn new_record(inner: &Inner, workspace: &WorkspaceName, request: Opti
 impl Inner {
     async fn create(self: &Arc<Self>, request: NewSandbox) -> Result<Entry, CreateError> {
         let NewSandbox { mut record, from_snapshot } = request;
-        let _pin = from_snapshot.as_ref().map(|id| self.images.pin(id));
+        let unknown = |id: &SnapshotId| CreateError::UnknownSnapshot(id.to_string());
+        let pin = from_snapshot.as_ref().map(|id| self.images.try_pin(id).ok_or_else(|| unknown(id)));
+        let _pin = pin.transpose()?;
         let source = match &from_snapshot {
             Some(id) => Source::Snapshot(self.usable_snapshot(&record.workspace, id).await?),
             None => Source::Template(self.images.templates.get(&record.template).await?),
@@ -176,8 +179,8 @@ impl Inner {
         };
         journal::reached("create.committed");
         let entry = self.adopt_running(record, machine);
-        Happening::Running { boot_mode: entry.record.boot_mode.clone() }.record(&self.store, &entry.record).await;
         drop(slots);
+        Happening::Running { boot_mode: entry.record.boot_mode.clone() }.record(&self.store, &entry.record).await;
         Ok(entry)
     }
 
@@ -287,7 +290,7 @@ impl Source {
                 record.template.clone_from(&snapshot.template);
                 record.template_hash.clone_from(&snapshot.template_hash);
                 (record.cpu, record.memory_mb) = (snapshot.cpu, snapshot.memory_mb);
-                snapshot.size_bytes / MIB
+                TYPICAL_MIB
             }
         }
     }

@@ -8,8 +8,8 @@ mod machine;
 
 use std::{
     sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
+        Arc, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -27,7 +27,8 @@ use tokio::{
 use crate::{
     error::{AccessError, CaptureError, LifecycleError},
     images::{Captured, Images, Pin, Plan},
-    lifecycle::{Event, Lifecycle},
+    lifecycle::{Clocks, Event, Lifecycle},
+    manager::Inner,
     pool::chain,
 };
 
@@ -57,6 +58,8 @@ struct Use {
     active: AtomicU64,
     /// The last connection to the agent that broke, by its number.
     broken: AtomicU64,
+    /// Requests were cut off because the sandbox was hibernated.
+    cut_off: AtomicBool,
     changed: Notify,
 }
 
@@ -83,6 +86,11 @@ impl Lease {
     /// Whether the sandbox has been paused under the request.
     pub(crate) fn is_paused(&self) -> bool {
         self.state.borrow().life.status == SandboxStatus::Paused
+    }
+
+    /// Whether the sandbox has been hibernated under the request.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        self.usage.cut_off.load(Ordering::Acquire)
     }
 
     /// Says that the connection broke, so that the next request gets a fresh one.
@@ -129,7 +137,7 @@ enum Command {
     Hibernate(Reply<(), LifecycleError>),
     Wake(Reply<()>),
     Capture(Plan, Reply<Captured, CaptureError>),
-    SetClocks { ttl_ms: Option<u64>, persistent: bool, reply: Reply<()> },
+    SetClocks { ttl_seconds: Option<u64>, persistent: Option<bool>, reply: Reply<()> },
     Kill(Reply<()>),
 }
 
@@ -187,8 +195,13 @@ impl Handle {
         self.ask(|reply| Command::Capture(plan, reply)).await
     }
 
-    pub(crate) async fn set_clocks(&self, ttl_ms: Option<u64>, persistent: bool) -> Result<(), AccessError> {
-        self.ask(|reply| Command::SetClocks { ttl_ms, persistent, reply }).await
+    /// Sets what is given; a time to live of 0 means never.
+    pub(crate) async fn set_clocks(
+        &self,
+        ttl_seconds: Option<u64>,
+        persistent: Option<bool>,
+    ) -> Result<(), AccessError> {
+        self.ask(|reply| Command::SetClocks { ttl_seconds, persistent, reply }).await
     }
 
     /// Ends the sandbox; `Ok` once nothing is left of it.
@@ -215,6 +228,8 @@ pub(crate) struct Driver {
     pub(crate) image: Option<Image>,
     pub(crate) life: Lifecycle,
     pub(crate) images: Arc<Images>,
+    /// For the limits that a wake counts against.
+    pub(crate) inner: Weak<Inner>,
 }
 
 impl Driver {
@@ -347,16 +362,27 @@ impl Running {
                 self.probe_soon();
                 drop(reply.send(captured));
             }
-            Command::SetClocks { ttl_ms, persistent, reply } => {
-                let clocks = &mut self.driver.life.clocks;
-                (clocks.ttl_ms, clocks.persistent, clocks.last_active_ms) = (ttl_ms, persistent, now_ms());
-                drop(reply.send(Ok(())));
+            Command::SetClocks { ttl_seconds, persistent, reply } => {
+                let done = self.set_clocks(ttl_seconds, persistent).await;
+                // Published first, so that who asked finds what was set.
+                self.publish();
+                drop(reply.send(done));
             }
             Command::Kill(reply) => {
                 self.killers.push(reply);
                 self.apply_logged(&Event::Kill).await;
             }
         }
+    }
+
+    async fn set_clocks(&mut self, ttl_seconds: Option<u64>, persistent: Option<bool>) -> Result<(), AccessError> {
+        let clocks = self.driver.life.clocks;
+        let ttl_seconds = ttl_seconds.unwrap_or(clocks.ttl_ms.unwrap_or(0) / 1000);
+        let persistent = persistent.unwrap_or(clocks.persistent);
+        self.driver.images.store.set_lifecycle(&self.driver.id, ttl_seconds, persistent).await?;
+        let ttl_ms = (ttl_seconds > 0).then(|| ttl_seconds.saturating_mul(1000));
+        self.driver.life.clocks = Clocks { ttl_ms, persistent, last_active_ms: now_ms(), ..clocks };
+        Ok(())
     }
 
     async fn acquire(&mut self) -> Result<Lease, AccessError> {

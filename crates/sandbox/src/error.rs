@@ -52,8 +52,14 @@ pub enum AccessError {
     /// Its image is unharmed, and the next request tries again.
     #[error("auto-wake: the hibernated sandbox could not be woken: {detail}")]
     Wake { detail: String },
-    #[error("no compute capacity available: the host has {free_mib} MiB of free memory")]
+    #[error("the sandbox was hibernated while the request ran; the next request wakes it")]
+    CutOff,
+    #[error("auto-wake: no compute capacity available: the host has {free_mib} MiB of free memory")]
     Capacity { free_mib: u64 },
+    #[error("auto-wake: max sandboxes reached: the server runs {limit}; kill or hibernate some first")]
+    Quota { limit: usize },
+    #[error("auto-wake: the workspace's sandboxes may have {limit_mib} MiB of memory together; hibernate some first")]
+    MemoryQuota { limit_mib: u64 },
     #[error("the server's database did not take the change, so it was undone: {detail}")]
     NotRecorded { detail: String, full: bool },
     #[error("the server is stopping")]
@@ -73,7 +79,9 @@ impl Coded for AccessError {
         match self {
             Self::NotFound | Self::Ended { .. } => ErrorCode::SandboxNotFound,
             Self::InvalidState { .. } => ErrorCode::SandboxInvalidState,
-            Self::Gone => ErrorCode::SandboxGone,
+            Self::Gone | Self::CutOff => ErrorCode::SandboxGone,
+            Self::Quota { .. } => ErrorCode::QuotaSandboxes,
+            Self::MemoryQuota { .. } => ErrorCode::QuotaMemory,
             Self::Unreachable { .. } => ErrorCode::SandboxUnreachable,
             Self::Outdated { .. } => ErrorCode::SandboxOutdated,
             Self::Wake { .. } => ErrorCode::SandboxWakeFailed,

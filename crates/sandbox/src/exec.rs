@@ -135,6 +135,9 @@ pub(crate) fn broken(lease: &Lease, error: pandastack_agent_client::CallError) -
     }
     if matches!(error, pandastack_agent_client::CallError::Disconnected { .. }) {
         lease.mark_broken();
+        if lease.is_cut_off() {
+            return AgentError::Access(crate::AccessError::CutOff);
+        }
     }
     AgentError::from(error)
 }

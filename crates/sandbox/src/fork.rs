@@ -69,7 +69,7 @@ impl NewFork {
         let count = params.count.unwrap_or(default);
         if !(1..=MOST_CHILDREN).contains(&count) {
             let message =
-                format!("fork count capped at {MOST_CHILDREN}: count is from 1 to {MOST_CHILDREN}, got {count}");
+                format!("count is from 1 to {MOST_CHILDREN}, got {count}: fork count capped at {MOST_CHILDREN}");
             return Err(validate::invalid("count", message).into());
         }
         if let Some(mode) = params.mode.as_deref().filter(|mode| !matches!(*mode, "warm" | "cold")) {
@@ -114,11 +114,11 @@ impl SandboxManager {
         params: params::Fork,
     ) -> Result<views::Fork, ForkError> {
         let fork = NewFork::check(&self.inner, id, kind, params)?;
-        let parent = self.entry_or_ended(workspace, id).await.map_err(CaptureError::from)?;
         let turn = match self.inner.claim(workspace, fork.request.as_ref()).await? {
             Claim::First(turn) => turn,
             Claim::Again(records) => return Ok(self.forked_before(records).await),
         };
+        let parent = self.entry_or_ended(workspace, id).await.map_err(CaptureError::from)?;
         let has_key = turn.is_some();
         let (send, receive) = oneshot::channel();
         let inner = Arc::clone(&self.inner);
@@ -184,7 +184,7 @@ impl Inner {
         let Sealed { record: image, pin } = self.images.seal(captured, Durability::Fleeting).await?;
         self.store.snapshot_ready(&image.id, image.size_bytes, image.paused_ms).await?;
         journal::reached("fork.captured");
-        let records = children_of(self, &parent.record, &image, &fork);
+        let records = children_of(self, parent, &image, &fork);
         let ids: Vec<_> = records.iter().map(|record| record.id.clone()).collect();
         let made = self.start_children(records, &image.id).await;
         drop(pin);
@@ -261,7 +261,9 @@ impl Inner {
 }
 
 /// The records of the children, in order.
-fn children_of(inner: &Inner, parent: &SandboxRecord, image: &SnapshotRecord, fork: &NewFork) -> Vec<SandboxRecord> {
+fn children_of(inner: &Inner, parent: &Entry, image: &SnapshotRecord, fork: &NewFork) -> Vec<SandboxRecord> {
+    let clocks = parent.handle.lifecycle().clocks;
+    let parent = &parent.record;
     let tree = SandboxId::random().to_string();
     let child = |index: usize| {
         let mut metadata = fork.metadata.clone();
@@ -278,8 +280,8 @@ fn children_of(inner: &Inner, parent: &SandboxRecord, image: &SnapshotRecord, fo
             template_hash: parent.template_hash.clone(),
             metadata,
             // A candidate that nobody promotes must end by itself.
-            persistent: parent.persistent && fork.ttl.is_none(),
-            ttl_seconds: fork.ttl.unwrap_or(parent.ttl_seconds),
+            persistent: clocks.persistent && fork.ttl.is_none(),
+            ttl_seconds: fork.ttl.unwrap_or(clocks.ttl_ms.unwrap_or(0) / 1000),
             from_snapshot: Some(image.id.to_string()),
             cpu: parent.cpu,
             memory_mb: parent.memory_mb,

@@ -43,8 +43,14 @@ pub(crate) struct Images {
     pub(crate) config: Arc<ManagerConfig>,
     cpu: Cpu,
     pub(crate) launches: Semaphore,
-    /// Images that are being made or restored from, with how often.
-    pins: Mutex<HashMap<SnapshotId, usize>>,
+    /// Images that are being made, restored from or removed.
+    pins: Mutex<HashMap<SnapshotId, Uses>>,
+}
+
+#[derive(Debug, Default)]
+struct Uses {
+    pins: usize,
+    removing: bool,
 }
 
 /// Keeps an image from being removed.
@@ -57,9 +63,28 @@ pub(crate) struct Pin {
 impl Drop for Pin {
     fn drop(&mut self) {
         let mut pins = self.images.pins.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = pins.get_mut(&self.id) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(uses) = pins.get_mut(&self.id) {
+            uses.pins -= 1;
+            if uses.pins == 0 && !uses.removing {
+                pins.remove(&self.id);
+            }
+        }
+    }
+}
+
+/// The right to remove an image that nobody uses. Until it is dropped nobody can begin to.
+#[derive(Debug)]
+pub(crate) struct Removal {
+    images: Arc<Images>,
+    id: SnapshotId,
+}
+
+impl Drop for Removal {
+    fn drop(&mut self) {
+        let mut pins = self.images.pins.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(uses) = pins.get_mut(&self.id) {
+            uses.removing = false;
+            if uses.pins == 0 {
                 pins.remove(&self.id);
             }
         }
@@ -125,8 +150,27 @@ impl Images {
     }
 
     pub(crate) fn pin(self: &Arc<Self>, id: &SnapshotId) -> Pin {
-        *self.pins.lock().unwrap_or_else(PoisonError::into_inner).entry(id.clone()).or_default() += 1;
+        self.pins.lock().unwrap_or_else(PoisonError::into_inner).entry(id.clone()).or_default().pins += 1;
         Pin { images: Arc::clone(self), id: id.clone() }
+    }
+
+    /// A pin on an image that somebody names; `None` if it is being removed.
+    pub(crate) fn try_pin(self: &Arc<Self>, id: &SnapshotId) -> Option<Pin> {
+        let pin = self.pin(id);
+        let pins = self.pins.lock().unwrap_or_else(PoisonError::into_inner);
+        let removing = pins.get(id).is_some_and(|uses| uses.removing);
+        drop(pins);
+        (!removing).then_some(pin)
+    }
+
+    /// The right to remove an image; `None` if it is used, or somebody else is about to remove it.
+    pub(crate) fn claim_removal(self: &Arc<Self>, id: &SnapshotId) -> Option<Removal> {
+        let mut pins = self.pins.lock().unwrap_or_else(PoisonError::into_inner);
+        if pins.contains_key(id) {
+            return None;
+        }
+        pins.insert(id.clone(), Uses { pins: 0, removing: true });
+        Some(Removal { images: Arc::clone(self), id: id.clone() })
     }
 
     pub(crate) fn is_pinned(&self, id: &SnapshotId) -> bool {
@@ -210,7 +254,12 @@ impl Images {
     }
 
     /// Whether there is room for another image.
-    async fn admit(&self, source: &SandboxRecord, vm: &Arc<dyn Vm>, kind: SnapshotKind) -> Result<(), CaptureError> {
+    pub(crate) async fn admit(
+        &self,
+        source: &SandboxRecord,
+        vm: &Arc<dyn Vm>,
+        kind: SnapshotKind,
+    ) -> Result<(), CaptureError> {
         let expected = vm.usage().await.map(|usage| usage.memory_bytes).unwrap_or(0);
         let mib = 1024 * 1024;
         if let Ok(space) = self.dirs.space()
@@ -278,8 +327,11 @@ impl Images {
         let opened = self.open(id, template.snapshot.clone()).await?;
         let limit = self.config.launch_timeout;
         match self.start(&template, &opened, limit / 2).await {
-            // Nothing has happened in it yet and the image is as it was. One restore of some hundreds under load never answers.
-            Err(LaunchError::Timeout { .. }) => Ok(self.start(&template, &opened, limit).await?),
+            // Nothing has happened in it yet and the image is as it was. Under load one restore of some hundreds never answers or ends.
+            Err(error @ (LaunchError::Timeout { .. } | LaunchError::Link(_) | LaunchError::Hello { .. })) => {
+                tracing::warn!(image = %id, error = %chain(&error), "restoring an image once more");
+                Ok(self.start(&template, &opened, limit).await?)
+            }
             started => Ok(started?),
         }
     }

@@ -7,10 +7,12 @@ use pandastack_api_types::SandboxId;
 use pandastack_engine::{Engine, Vm, VmId, VmSpec};
 use pandastack_template::BuiltTemplate;
 
-use crate::{error::LaunchError, exec};
+use crate::{error::LaunchError, exec, pool::chain};
 
 /// A sandbox whose clock differs from the host's by more is not handed out.
 const MOST_SKEW: Duration = Duration::from_secs(1);
+/// How long a machine whose link fails may take to say why it ended.
+const LAST_WORDS: Duration = Duration::from_millis(200);
 /// The host name of a machine that is nobody's yet.
 pub(crate) const TEMPLATE_HOSTNAME: &str = "sandbox";
 
@@ -104,8 +106,17 @@ pub(crate) async fn start(
         tokio::time::timeout_at(deadline, begun).await.map_err(|_| late("the engine did not start the machine"))??;
     let guard = VmGuard::new(vm);
     let connected = tokio::time::timeout_at(deadline, connect(guard.vm().as_ref())).await;
-    let client = connected.map_err(|_| late("the agent of the machine did not answer"))??;
-    Ok((guard, client))
+    match connected {
+        Ok(Ok(client)) => Ok((guard, client)),
+        Ok(Err(LaunchError::Link(error))) => {
+            // What the machine said before its end is gone with its directory.
+            let last = tokio::time::timeout(LAST_WORDS, guard.vm().wait()).await;
+            tracing::warn!(vm = %spec.id, error = %chain(&error), ?last, "no link to a machine that has just been started");
+            Err(error.into())
+        }
+        Ok(Err(error)) => Err(error),
+        Err(_) => Err(late("the agent of the machine did not answer")),
+    }
 }
 
 /// Brings up a machine of a template.

@@ -200,26 +200,10 @@ impl SandboxManager {
         params: params::PatchLifecycle,
     ) -> Result<views::Lifecycle, LifecycleError> {
         let entry = self.entry_or_ended(workspace, id).await.map_err(AccessError::from)?;
-        let clocks = entry.handle.lifecycle().clocks;
-        let ttl_ms = match params.ttl_seconds {
-            Some(seconds) => validate::ttl(seconds, self.inner.config.max_ttl)?.map(exec::millis),
-            None => clocks.ttl_ms,
-        };
-        let persistent = params.persistent.unwrap_or(clocks.persistent);
-        self.set_clocks(&entry, ttl_ms.unwrap_or(0) / 1000, persistent).await?;
+        let ttl = params.ttl_seconds.map(|seconds| validate::ttl(seconds, self.inner.config.max_ttl)).transpose()?;
+        let ttl_seconds = ttl.map(|ttl| ttl.map_or(0, |ttl| ttl.as_secs()));
+        entry.handle.set_clocks(ttl_seconds, params.persistent).await?;
         Ok(lifecycle_view(&entry))
-    }
-
-    /// Sets both halves of the lifecycle; `ttl_seconds` 0 means never.
-    pub(crate) async fn set_clocks(
-        &self,
-        entry: &Entry,
-        ttl_seconds: u64,
-        persistent: bool,
-    ) -> Result<(), LifecycleError> {
-        self.inner.store.set_lifecycle(&entry.record.id, ttl_seconds, persistent).await?;
-        let ttl_ms = (ttl_seconds > 0).then(|| ttl_seconds.saturating_mul(1000));
-        Ok(entry.handle.set_clocks(ttl_ms, persistent).await?)
     }
 
     /// Stops a sandbox where it stands; a hibernated one is woken for that. Idempotent.
@@ -282,9 +266,8 @@ impl SandboxManager {
         let share = self.inner.share(workspace);
         let (snapshots, bytes) = self.inner.store.snapshot_usage(workspace).await?;
         let mib = |limit: Option<u64>| limit.map(|mib| mib.saturating_mul(1024 * 1024));
-        let most_sandboxes = config.max_workspace_sandboxes.min(config.max_sandboxes);
         Ok(Quotas {
-            sandboxes: quota(share.sandboxes as u64, Some(most_sandboxes as u64)),
+            sandboxes: quota(share.sandboxes as u64, Some(config.max_workspace_sandboxes as u64)),
             memory_mb: quota(share.memory_mib, config.max_memory_mib),
             snapshots: quota(snapshots, Some(config.max_snapshots as u64)),
             disk_bytes: quota(bytes, mib(config.max_disk_mib)),
@@ -541,6 +524,7 @@ impl Inner {
             image,
             life,
             images: Arc::clone(&self.images),
+            inner: Arc::downgrade(self),
         };
         // Held over the spawn, so that a driver that ends at once does not remove itself before it is in.
         let mut sandboxes = self.sandboxes.write().unwrap_or_else(PoisonError::into_inner);

@@ -25,8 +25,11 @@ impl SandboxManager {
         id: &SandboxId,
         params: params::Promote,
     ) -> Result<views::Promoted, LifecycleError> {
+        let candidate = self.entry_or_ended(workspace, id).await.map_err(AccessError::from)?;
+        let tree = candidate.record.metadata.get(TREE).cloned().unwrap_or_default();
+        // Promotions of one tree take turns, so that two winners do not end each other. No idempotency key has such a name.
+        let _turn = self.inner.turn((workspace.clone(), format!("\0promote {tree}"))).await;
         let winner = self.entry_or_ended(workspace, id).await.map_err(AccessError::from)?;
-        let tree = winner.record.metadata.get(TREE).cloned().unwrap_or_default();
         if let Some(given) = params.tree_id.filter(|given| !given.is_empty() && *given != tree) {
             let message = format!("the sandbox is no child of the fork-tree {given:?}");
             return Err(validate::invalid("tree_id", message).into());
@@ -49,7 +52,9 @@ impl SandboxManager {
                 }
             }
         }
-        Happening::Promoted { tree: tree.clone() }.record(&self.inner.store, &winner.record).await;
+        if !tree.is_empty() {
+            Happening::Promoted { tree: tree.clone() }.record(&self.inner.store, &winner.record).await;
+        }
         Ok(views::Promoted { winner: id.to_string(), tree_id: tree, deleted, failures })
     }
 
@@ -74,9 +79,10 @@ impl SandboxManager {
             Some(id) => self.inner.store.get_sandbox(&id).await?,
             None => None,
         };
+        let parent = parent.filter(|parent| parent.workspace == winner.record.workspace);
         let default = self.inner.config.default_ttl.as_secs();
         let (ttl_seconds, persistent) =
             parent.map_or((default, false), |parent| (parent.ttl_seconds, parent.persistent));
-        self.set_clocks(winner, ttl_seconds, persistent).await
+        Ok(winner.handle.set_clocks(Some(ttl_seconds), Some(persistent)).await?)
     }
 }

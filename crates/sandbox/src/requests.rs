@@ -69,7 +69,8 @@ impl Inner {
         Ok(Claim::Again(made))
     }
 
-    async fn turn(self: &Arc<Self>, key: Key) -> Turn {
+    /// Waits until nobody else has the turn of this key.
+    pub(crate) async fn turn(self: &Arc<Self>, key: Key) -> Turn {
         loop {
             let mut earlier = match self.requests.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key.clone()) {
                 hash_map::Entry::Occupied(entry) => entry.get().clone(),

@@ -88,9 +88,10 @@ impl SandboxManager {
     pub async fn delete_snapshot(&self, workspace: &WorkspaceName, id: &SnapshotId) -> Result<(), SnapshotError> {
         let record = self.inner.visible_snapshot(workspace, id).await?;
         let images = Arc::clone(&self.inner.images);
-        if images.is_pinned(id) || !self.inner.users_of(&record).is_empty() {
+        if !self.inner.users_of(&record).is_empty() {
             return Err(SnapshotError::InUse);
         }
+        let _claim = images.claim_removal(id).ok_or(SnapshotError::InUse)?;
         images.remove(id).await.map_err(|detail| SnapshotError::NotRemoved { detail })
     }
 
@@ -119,6 +120,8 @@ impl SandboxManager {
 pub(crate) struct Found {
     id: Option<SnapshotId>,
     workspace: Option<WorkspaceName>,
+    /// As its row was read; without a row there is none.
+    status: Option<SnapshotStatus>,
     view: views::Garbage,
 }
 
@@ -221,6 +224,13 @@ impl Inner {
         let mut removed = Vec::new();
         for found in garbage {
             let Some(id) = &found.id else { continue };
+            // Somebody may have begun to use it, or finished making it, since it was looked at.
+            let Some(_claim) = self.images.claim_removal(id) else { continue };
+            if let Some(status) = found.status.filter(|status| *status != SnapshotStatus::Deleting)
+                && !matches!(self.store.condemn_snapshot(id, status).await, Ok(true))
+            {
+                continue;
+            }
             match self.images.remove(id).await {
                 Ok(()) => removed.push(found),
                 Err(error) => tracing::warn!(image = %id, error, "an image could not be removed yet"),
@@ -242,7 +252,8 @@ impl Inner {
                 let of_it = on_disk.iter().filter(|found| found.id.as_ref() == Some(&record.id));
                 let bytes = of_it.map(|found| found.bytes).sum();
                 let view = views::Garbage { id: record.id.to_string(), bytes, reason };
-                garbage.push(Found { id: Some(record.id.clone()), workspace: Some(record.workspace.clone()), view });
+                let (id, workspace) = (Some(record.id.clone()), Some(record.workspace.clone()));
+                garbage.push(Found { id, workspace, status: Some(record.status), view });
             }
         }
         for found in on_disk {
@@ -250,7 +261,7 @@ impl Inner {
             if !known && found.state != FoundState::Foreign {
                 let reason = "no record of it".to_owned();
                 let view = views::Garbage { id: found.name, bytes: found.bytes, reason };
-                garbage.push(Found { id: found.id, workspace: None, view });
+                garbage.push(Found { id: found.id, workspace: None, status: None, view });
             }
         }
         Ok(garbage)

@@ -17,6 +17,9 @@ pub const MAX_CODE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Most bytes of the standard input of one cell.
 pub const MAX_STDIN_BYTES: usize = 4 * 1024 * 1024;
+/// Keys of metadata that only the server sets.
+const RESERVED: [&str; 8] =
+    ["workspace", "kind", "app.id", "fork_parent_id", "forked_from", "fork_index", "fork_tree_id", "fork_tree_role"];
 /// Most characters of a snapshot's name.
 pub const MAX_NAME_CHARS: usize = 128;
 /// Most characters of an idempotency key.
@@ -49,7 +52,7 @@ pub(crate) fn metadata(given: BTreeMap<String, String>) -> Result<BTreeMap<Strin
     if let Some(key) = given.keys().find(|key| key.is_empty() || key.len() > 256 || key.contains('\0')) {
         return Err(invalid("metadata", format!("metadata keys have 1 to 256 characters without NUL, got {key:?}")));
     }
-    Ok(given.into_iter().filter(|(key, _)| !matches!(key.as_str(), "workspace" | "kind" | "app.id")).collect())
+    Ok(given.into_iter().filter(|(key, _)| !RESERVED.contains(&key.as_str())).collect())
 }
 
 /// Checks the name of a snapshot.

@@ -19,8 +19,6 @@ pub enum StoreError {
     OutOfRange { field: &'static str, value: u64 },
     #[error("the operating system gave no random bytes")]
     Random(#[source] getrandom::Error),
-    #[error("could not write the database to disk: it is read all the time")]
-    Busy,
     /// Cannot happen unless the random source is broken.
     #[error("every new token collided with an existing one")]
     TokenCollision,

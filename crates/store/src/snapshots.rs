@@ -106,6 +106,17 @@ impl Store {
         self.changed("mark a snapshot as going", query).await
     }
 
+    /// The same for one that has this status and no other, as its looker saw it. False if it changed meanwhile.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn condemn_snapshot(&self, id: &SnapshotId, status: SnapshotStatus) -> Result<bool, StoreError> {
+        let query = sqlx::query("UPDATE snapshots SET status = 'deleting' WHERE id = ?1 AND status = ?2")
+            .bind(id.as_str())
+            .bind(status.as_str());
+        self.changed("condemn a snapshot", query).await
+    }
+
     /// Removes a snapshot's row. False if there is none.
     ///
     /// # Errors

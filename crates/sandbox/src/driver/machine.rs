@@ -11,6 +11,8 @@ use tokio::time::Instant;
 
 use super::{BUSY_RETRY, DESTROY_RETRY, Image, Ordering, Running};
 use crate::{
+    admission::Slots,
+    create::TYPICAL_MIB,
     error::{AccessError, CaptureError, RestoreError},
     events::Happening,
     exec,
@@ -136,7 +138,8 @@ impl Running {
         }
         let captured = self.capture_running(&vm, plan).await;
         if paused && let Err(error) = vm.pause().await {
-            tracing::warn!(sandbox = %self.driver.id, error = %chain(&error), "could not be paused again");
+            tracing::warn!(sandbox = %self.driver.id, error = %chain(&error), "could not be paused again and goes on");
+            self.apply_logged(&Event::Resume).await;
         }
         captured
     }
@@ -151,7 +154,10 @@ impl Running {
     async fn hibernate(&mut self) -> Result<(), CaptureError> {
         let vm = self.machine()?;
         if self.usage.active.load(Ordering::Acquire) > 0 {
+            // Nobody is cut off for a hibernation that is refused.
+            self.driver.images.admit(&self.driver.record, &vm, SnapshotKind::Hibernation).await?;
             // What a request would still be told after this instant would be lost, so nothing is told any more.
+            self.usage.cut_off.store(true, Ordering::Release);
             self.connect().await?;
         }
         let captured = self.capture_running(&vm, Plan::of(SnapshotKind::Hibernation)).await?;
@@ -210,7 +216,9 @@ impl Running {
         let image = self.driver.image.clone().ok_or_else(|| failed("it has no image".to_owned()))?;
         let started = std::time::Instant::now();
         let (images, id) = (Arc::clone(&self.driver.images), self.driver.id.clone());
-        images.admit_memory(0).map_err(|free_mib| AccessError::Capacity { free_mib })?;
+        let inner = self.driver.inner.upgrade().ok_or(AccessError::ShuttingDown)?;
+        let _slots = Slots::take_to_wake(&inner, &self.driver.record)?;
+        images.admit_memory(TYPICAL_MIB).map_err(|free_mib| AccessError::Capacity { free_mib })?;
         journal::reached("wake.begun");
         let failure = |error: RestoreError| failed(chain(&error));
         let (guard, client) = images.restore(&image.id, &self.driver.record).await.map_err(failure)?;
@@ -227,6 +235,9 @@ impl Running {
         (driver.machine, driver.client, driver.image) = (Some(guard.keep()), Some(client), None);
         self.connection += 1;
         self.boot = (boot_mode, boot_ms);
+        self.usage.cut_off.store(false, Ordering::Release);
+        // Counted by its machine from now on, and not by its slot.
+        self.publish();
         self.tell(&Happening::Woken).await;
         tokio::spawn(async move { images.discard(&image.id).await });
         Ok(())

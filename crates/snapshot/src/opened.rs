@@ -1,5 +1,7 @@
 //! A snapshot that an engine can restore from.
 
+pub(crate) mod memory;
+
 use std::{
     io,
     path::{Path, PathBuf},
@@ -23,7 +25,7 @@ pub struct Opened {
     path: PathBuf,
     /// Whether the directory was made for this.
     made: bool,
-    /// What was made whole. While it is open, removing it only takes its name away.
+    /// What was made whole. A file in memory is there as long as it is open, and removing one on the disk only takes its name away.
     files: Vec<File>,
 }
 
@@ -60,8 +62,7 @@ impl Opened {
             let kept = store.path(id).join(&file.path);
             match (&file.delta, base) {
                 (Some(delta), Some(base)) => {
-                    let target = opened.target(&delta.path).map_err(failed(&delta.path))?;
-                    let target = File::create_new(target).map_err(failed(&delta.path))?;
+                    let target = opened.create(&delta.path, delta.size).map_err(failed(&delta.path))?;
                     make_whole(file, delta, &kept, base, &target)?;
                     opened.files.push(target);
                 }
@@ -73,6 +74,19 @@ impl Opened {
             }
         }
         Ok(opened)
+    }
+
+    /// Makes an empty file for `size` bytes. It is in memory if there is enough, so that a full disk keeps nobody from going on, and on
+    /// the disk otherwise.
+    fn create(&self, path: &str, size: u64) -> io::Result<File> {
+        let target = self.target(path)?;
+        match memory::create(size) {
+            Ok(file) => fs_err::os::unix::fs::symlink(memory::path_of(&file), target).map(|()| file),
+            Err(error) => {
+                tracing::debug!(path, size, %error, "a snapshot is made whole on the disk");
+                File::create_new(target)
+            }
+        }
     }
 
     /// Where a file is to be; its directory is there.

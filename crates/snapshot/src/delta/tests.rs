@@ -6,6 +6,7 @@ use super::*;
 use crate::{
     base::{Base, Bases},
     manifest,
+    opened::memory,
     pages::is_zero,
 };
 
@@ -248,13 +249,24 @@ fn measure() {
     let delta = File::open(&path).unwrap();
     let plan = Plan::read(&delta, file.len() as u64, base.size).unwrap();
     println!("{} runs, {} own pages, {} bytes of {}", plan.runs.len(), plan.own, made.encoded_size(), file.len());
-    for _ in 0..3 {
-        let target = f.dir.path().join("rebuilt");
-        let open = File::create_new(&target).unwrap();
-        timed("rebuild", &mut || rebuild(&delta, file.len() as u64, (&base.file, base.size), &open).unwrap());
-        assert!(fs_err::read(&target).unwrap() == file);
-        timed("unlink", &mut || fs_err::remove_file(&target).unwrap());
-        let mut open = Some(open);
+    let rebuilt = |how: &str, make: &dyn Fn() -> File| {
+        let target = make();
+        timed(&format!("rebuild {how}"), &mut || {
+            rebuild(&delta, file.len() as u64, (&base.file, base.size), &target).unwrap();
+        });
+        let mut contents = vec![0; file.len()];
+        target.read_exact_at(&mut contents, 0).unwrap();
+        assert!(contents == file);
+        let mut open = Some(target);
         timed("close", &mut || drop(open.take()));
+    };
+    for _ in 0..5 {
+        let target = f.dir.path().join("rebuilt");
+        rebuilt("on the disk", &|| {
+            let open = File::options().read(true).write(true).create_new(true).open(&target).unwrap();
+            fs_err::remove_file(&target).unwrap();
+            open
+        });
+        rebuilt("in memory", &|| memory::create(file.len() as u64).unwrap());
     }
 }

@@ -25,6 +25,7 @@ mod processes;
 mod reaper;
 mod records;
 mod refusal;
+mod registrations;
 mod renderer;
 mod service;
 mod spare;
@@ -64,6 +65,10 @@ use crate::{
     spare::{Source, Spare},
     zygote::{Zygote, ZygoteConfig},
 };
+
+#[cfg(not(test))]
+#[global_allocator]
+static ALLOCATOR: registrations::KeepRegistrations = registrations::KeepRegistrations;
 
 /// Where the interpreter is unless said otherwise.
 const INTERPRETER: &str = "/opt/pandastack/interpreter";

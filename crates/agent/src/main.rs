@@ -66,7 +66,6 @@ use crate::{
     zygote::{Zygote, ZygoteConfig},
 };
 
-#[cfg(not(test))]
 #[global_allocator]
 static ALLOCATOR: registrations::KeepRegistrations = registrations::KeepRegistrations;
 

@@ -9,7 +9,7 @@
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
-    ptr,
+    mem, ptr,
     sync::{Mutex, PoisonError},
 };
 
@@ -24,26 +24,32 @@ const KEPT: usize = 8192;
 #[derive(Debug)]
 pub(crate) struct KeepRegistrations;
 
+/// The blocks that are kept, in a ring.
 struct Kept {
     blocks: [*mut u8; KEPT],
     next: usize,
 }
 
-// SAFETY: the blocks are owned by the ring, nobody else has their addresses but epoll.
+// SAFETY: the ring owns its blocks; nobody else has their addresses but epoll.
 unsafe impl Send for Kept {}
 
-static RING: Mutex<Kept> = Mutex::new(Kept { blocks: [ptr::null_mut(); KEPT], next: 0 });
+impl Kept {
+    const fn new() -> Self {
+        Self { blocks: [ptr::null_mut(); KEPT], next: 0 }
+    }
+
+    /// Puts a block in and takes out the one that has been there longest; null until the ring is full.
+    fn exchange(&mut self, block: *mut u8) -> *mut u8 {
+        let at = self.next;
+        self.next = (at + 1) % KEPT;
+        mem::replace(&mut self.blocks[at], block)
+    }
+}
+
+static KEPT_BLOCKS: Mutex<Kept> = Mutex::new(Kept::new());
 
 fn is_registration(layout: Layout) -> bool {
     layout.align() == ALIGN && layout.size() == SIZE
-}
-
-/// Puts a block into the ring and takes out the one that has been there longest, null if the ring is not full yet.
-fn keep(block: *mut u8) -> *mut u8 {
-    let mut ring = RING.lock().unwrap_or_else(PoisonError::into_inner);
-    let at = ring.next;
-    ring.next = (at + 1) % KEPT;
-    std::mem::replace(&mut ring.blocks[at], block)
 }
 
 // SAFETY: every call goes to the system's allocator with the layout it came with; freed blocks that look like registrations go there later,
@@ -60,7 +66,11 @@ unsafe impl GlobalAlloc for KeepRegistrations {
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        let freed = if is_registration(layout) { keep(block) } else { block };
+        let freed = if is_registration(layout) {
+            KEPT_BLOCKS.lock().unwrap_or_else(PoisonError::into_inner).exchange(block)
+        } else {
+            block
+        };
         if !freed.is_null() {
             // SAFETY: it was allocated by `System` with this layout and is freed once: see above.
             unsafe { System.dealloc(freed, layout) }
@@ -75,62 +85,30 @@ unsafe impl GlobalAlloc for KeepRegistrations {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        alloc::{GlobalAlloc, Layout, System},
-        sync::atomic::{AtomicUsize, Ordering},
-    };
-
-    use super::{ALIGN, KEPT, RING, SIZE, keep};
-
-    /// Counts what the tests allocate in the layout of a registration.
-    struct Counting;
-    static REGISTRATIONS: AtomicUsize = AtomicUsize::new(0);
-    static OTHERS: AtomicUsize = AtomicUsize::new(0);
-
-    // SAFETY: every call goes to the system's allocator.
-    unsafe impl GlobalAlloc for Counting {
-        unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-            if layout.align() == ALIGN {
-                let counter = if layout.size() == SIZE { &REGISTRATIONS } else { &OTHERS };
-                counter.fetch_add(1, Ordering::Relaxed);
-            }
-            // SAFETY: the caller keeps the contract of `alloc`.
-            unsafe { System.alloc(layout) }
-        }
-
-        unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-            // SAFETY: the caller keeps the contract of `dealloc`.
-            unsafe { System.dealloc(block, layout) }
-        }
-    }
-
-    #[global_allocator]
-    static COUNTING: Counting = Counting;
+    use super::{KEPT, KEPT_BLOCKS, Kept, ptr};
 
     /// Another version of the runtime may lay them out in another way; this says so.
     #[test]
     fn a_registration_has_the_layout_that_is_kept() {
+        const PIPES: usize = 64;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
-        let _entered = runtime.enter();
-        let before = REGISTRATIONS.load(Ordering::Relaxed);
-        let pipes: Vec<_> = (0..64).map(|_| tokio::net::unix::pipe::pipe().unwrap()).collect();
-        assert!(REGISTRATIONS.load(Ordering::Relaxed) - before >= 2 * pipes.len());
+        let before = KEPT_BLOCKS.lock().unwrap().next;
+        {
+            let _entered = runtime.enter();
+            let pipes: Vec<_> = (0..PIPES).map(|_| tokio::net::unix::pipe::pipe().unwrap()).collect();
+            drop(pipes);
+        }
+        drop(runtime);
+        let kept = (KEPT_BLOCKS.lock().unwrap().next + KEPT - before) % KEPT;
+        assert!(kept >= 2 * PIPES, "{kept}");
     }
 
     #[test]
     fn blocks_leave_in_the_order_in_which_they_came() {
-        let layout = Layout::from_size_align(SIZE, ALIGN).unwrap();
-        // SAFETY: the layout has a size.
-        let block = unsafe { System.alloc(layout) };
-        assert!(!block.is_null());
-        let place = RING.lock().unwrap().next;
-        assert!(keep(block).is_null());
-        let mut left = Vec::new();
-        for _ in 0..KEPT {
-            left.push(keep(std::ptr::null_mut()));
-        }
-        assert_eq!((left.pop(), RING.lock().unwrap().next), (Some(block), (place + 1) % KEPT));
-        // SAFETY: it was allocated above with this layout and has left the ring.
-        unsafe { System.dealloc(block, layout) };
+        let mut kept = Box::new(Kept::new());
+        let blocks: Vec<*mut u8> = (1..=KEPT + 2).map(ptr::without_provenance_mut).collect();
+        let left: Vec<_> = blocks.iter().map(|block| kept.exchange(*block)).collect();
+        assert!(left[..KEPT].iter().all(|block| block.is_null()));
+        assert_eq!(left[KEPT..], blocks[..2]);
     }
 }

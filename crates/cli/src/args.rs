@@ -80,6 +80,9 @@ pub(crate) struct ServeArgs {
     /// Idle seconds after which a persistent sandbox is hibernated.
     #[arg(long, default_value_t = 300, env = "PANDASTACK_IDLE_HIBERNATE_SECONDS")]
     pub(crate) idle_hibernate_seconds: u64,
+    /// Most sandboxes of a workspace, hibernated ones included.
+    #[arg(long, default_value_t = 1024, env = "PANDASTACK_MAX_WORKSPACE_SANDBOXES")]
+    pub(crate) max_workspace_sandboxes: usize,
     /// Most snapshots of a workspace.
     #[arg(long, default_value_t = 100, env = "PANDASTACK_MAX_SNAPSHOTS")]
     pub(crate) max_snapshots: usize,

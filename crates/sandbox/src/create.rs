@@ -160,11 +160,15 @@ pub(crate) fn new_record(inner: &Inner, workspace: &WorkspaceName, request: Opti
 impl Inner {
     async fn create(self: &Arc<Self>, request: NewSandbox) -> Result<Entry, CreateError> {
         let NewSandbox { mut record, from_snapshot } = request;
-        let unknown = |id: &SnapshotId| CreateError::UnknownSnapshot(id.to_string());
-        let pin = from_snapshot.as_ref().map(|id| self.images.try_pin(id).ok_or_else(|| unknown(id)));
-        let _pin = pin.transpose()?;
+        let mut _pin = None;
         let source = match &from_snapshot {
-            Some(id) => Source::Snapshot(self.usable_snapshot(&record.workspace, id).await?),
+            Some(id) => {
+                // Looked at before it is pinned, for it may be somebody else's, and after, for it may have gone meanwhile.
+                self.usable_snapshot(&record.workspace, id).await?;
+                let unknown = || CreateError::UnknownSnapshot(id.to_string());
+                _pin = Some(self.images.try_pin(id).ok_or_else(unknown)?);
+                Source::Snapshot(self.usable_snapshot(&record.workspace, id).await?)
+            }
             None => Source::Template(self.images.templates.get(&record.template).await?),
         };
         let extra_mib = source.describe(&mut record);

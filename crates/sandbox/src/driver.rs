@@ -377,7 +377,7 @@ impl Running {
 
     async fn set_clocks(&mut self, ttl_seconds: Option<u64>, persistent: Option<bool>) -> Result<(), AccessError> {
         let clocks = self.driver.life.clocks;
-        let ttl_seconds = ttl_seconds.unwrap_or(clocks.ttl_ms.unwrap_or(0) / 1000);
+        let ttl_seconds = ttl_seconds.unwrap_or_else(|| clocks.ttl_ms.unwrap_or(0) / 1000);
         let persistent = persistent.unwrap_or(clocks.persistent);
         self.driver.images.store.set_lifecycle(&self.driver.id, ttl_seconds, persistent).await?;
         let ttl_ms = (ttl_seconds > 0).then(|| ttl_seconds.saturating_mul(1000));

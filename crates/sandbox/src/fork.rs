@@ -281,7 +281,7 @@ fn children_of(inner: &Inner, parent: &Entry, image: &SnapshotRecord, fork: &New
             metadata,
             // A candidate that nobody promotes must end by itself.
             persistent: clocks.persistent && fork.ttl.is_none(),
-            ttl_seconds: fork.ttl.unwrap_or(clocks.ttl_ms.unwrap_or(0) / 1000),
+            ttl_seconds: fork.ttl.unwrap_or_else(|| clocks.ttl_ms.unwrap_or(0) / 1000),
             from_snapshot: Some(image.id.to_string()),
             cpu: parent.cpu,
             memory_mb: parent.memory_mb,

@@ -244,7 +244,10 @@ impl Images {
             Ok(Ok(manifest)) => {
                 reached(placed);
                 record.size_bytes = manifest.size_bytes();
-                return Ok(Sealed { record, pin });
+                match self.admit_sealed(&record).await {
+                    Ok(()) => return Ok(Sealed { record, pin }),
+                    Err(error) => error,
+                }
             }
             Ok(Err(error)) => self.write_error(chain(&error)),
             Err(join) => CaptureError::Engine { detail: join.to_string() },
@@ -273,11 +276,22 @@ impl Images {
             return Err(CaptureError::Quota { limit });
         }
         match self.config.max_disk_mib {
-            Some(limit_mib) if bytes.saturating_add(expected) > limit_mib * mib => {
+            // How much of it is new is known once it is sealed.
+            Some(limit_mib) if kind != SnapshotKind::Fork && bytes >= limit_mib * mib => {
                 Err(CaptureError::DiskQuota { limit_mib })
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether an image that is whole on disk fits what its workspace may have.
+    async fn admit_sealed(&self, record: &SnapshotRecord) -> Result<(), CaptureError> {
+        let Some(limit_mib) = self.config.max_disk_mib.filter(|_| record.kind != SnapshotKind::Fork) else {
+            return Ok(());
+        };
+        let (_, bytes) = self.store.snapshot_usage(&record.workspace).await?;
+        let fits = bytes.saturating_add(record.size_bytes) <= limit_mib * 1024 * 1024;
+        if fits { Ok(()) } else { Err(CaptureError::DiskQuota { limit_mib }) }
     }
 
     /// What went wrong while files were written, told apart from a full disk.

@@ -30,6 +30,10 @@ impl SandboxManager {
         // Promotions of one tree take turns, so that two winners do not end each other. No idempotency key has such a name.
         let _turn = self.inner.turn((workspace.clone(), format!("\0promote {tree}"))).await;
         let winner = self.entry_or_ended(workspace, id).await.map_err(AccessError::from)?;
+        let status = winner.handle.lifecycle().status;
+        if matches!(status, SandboxStatus::Failed | SandboxStatus::Stopping) {
+            return Err(AccessError::InvalidState { status: status.as_str().to_owned() }.into());
+        }
         if let Some(given) = params.tree_id.filter(|given| !given.is_empty() && *given != tree) {
             let message = format!("the sandbox is no child of the fork-tree {given:?}");
             return Err(validate::invalid("tree_id", message).into());
@@ -80,9 +84,13 @@ impl SandboxManager {
             None => None,
         };
         let parent = parent.filter(|parent| parent.workspace == winner.record.workspace);
-        let default = self.inner.config.default_ttl.as_secs();
-        let (ttl_seconds, persistent) =
-            parent.map_or((default, false), |parent| (parent.ttl_seconds, parent.persistent));
-        Ok(winner.handle.set_clocks(Some(ttl_seconds), Some(persistent)).await?)
+        match parent {
+            Some(parent) => Ok(winner.handle.set_clocks(Some(parent.ttl_seconds), Some(parent.persistent)).await?),
+            // Forgotten long ago; at least it does not end soon.
+            None if metadata.contains_key(PARENT) => {
+                Ok(winner.handle.set_clocks(Some(self.inner.config.default_ttl.as_secs()), None).await?)
+            }
+            None => Ok(()),
+        }
     }
 }

@@ -188,12 +188,15 @@ impl Store {
         self.update_sandbox_status(id, SandboxStatus::Deleted, None).await
     }
 
-    /// Forgets the sandboxes deleted before a time (milliseconds since 1970) and says how many.
+    /// Forgets the sandboxes that were deleted, or have been failed and unused since, before a time (milliseconds since 1970), and says how
+    /// many.
     ///
     /// # Errors
     /// If the database fails.
     pub async fn prune_deleted(&self, before_ms: i64) -> Result<u64, StoreError> {
-        let done = sqlx::query("DELETE FROM sandboxes WHERE status = 'deleted' AND deleted_at_ms < ?1")
+        let gone = "DELETE FROM sandboxes
+             WHERE (status = 'deleted' AND deleted_at_ms < ?1) OR (status = 'failed' AND last_active_ms < ?1)";
+        let done = sqlx::query(gone)
             .bind(before_ms)
             .execute(&self.pool)
             .await

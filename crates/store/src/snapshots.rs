@@ -127,14 +127,14 @@ impl Store {
     }
 
     /// What a workspace uses: the number of its snapshots of kind [`SnapshotKind::Snapshot`], those being created included and
-    /// those on their way out not; and the bytes of its ready snapshots of every kind.
+    /// those on their way out not; and the bytes of its ready snapshots but those of forks, which go by themselves.
     ///
     /// # Errors
     /// If the database fails.
     pub async fn snapshot_usage(&self, workspace: &WorkspaceName) -> Result<(u64, u64), StoreError> {
         let (count, bytes): (i64, i64) = sqlx::query_as(
             "SELECT count(*) FILTER (WHERE kind = 'snapshot' AND status <> 'deleting'),
-                 coalesce(sum(size_bytes) FILTER (WHERE status = 'ready'), 0)
+                 coalesce(sum(size_bytes) FILTER (WHERE status = 'ready' AND kind <> 'fork'), 0)
              FROM snapshots WHERE workspace = ?1",
         )
         .bind(workspace.as_str())

@@ -64,7 +64,10 @@ impl Store {
     pub async fn sync(&self) -> Result<(), StoreError> {
         let Some(durable) = &self.durable else { return Ok(()) };
         // A commit of this connection syncs the log, and with it all commits before.
-        let write = sqlx::query("UPDATE synced SET times = times + 1").execute(durable).await;
+        let write = sqlx::query(
+            "INSERT INTO synced (id, times) VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET times = times + 1",
+        );
+        let write = write.execute(durable).await;
         write.map_err(StoreError::query("write the database to disk"))?;
         Ok(())
     }

@@ -59,6 +59,7 @@ fn manager_config(args: &ServeArgs, defaults: ManagerConfig) -> ManagerConfig {
         max_sandboxes: args.max_sandboxes,
         default_ttl: Duration::from_secs(args.default_ttl_seconds.max(1)),
         idle_hibernate: Duration::from_secs(args.idle_hibernate_seconds),
+        max_workspace_sandboxes: args.max_workspace_sandboxes,
         max_snapshots: args.max_snapshots,
         max_memory_mib: limit(args.max_memory_mb),
         max_disk_mib: limit(args.max_disk_mb),

@@ -49,6 +49,7 @@ impl Running {
         let woke = before.status == SandboxStatus::Hibernated && self.driver.image.is_none();
         let awake = Lifecycle { status: SandboxStatus::Running, stop_reason: None, ..before.clone() };
         self.driver.life = if woke { awake } else { before };
+        self.usage.cut_off.store(false, Ordering::Release);
         self.next_probe = Some(Instant::now() + BUSY_RETRY);
         if !self.needs_machine() {
             return;
@@ -211,13 +212,15 @@ impl Running {
         if self.driver.machine.is_some() {
             // Left over from a hibernation; it is frozen and nobody's.
             self.destroy().await;
-            self.machine().err().ok_or_else(|| failed("its last machine is not gone yet".to_owned()))?;
+            if self.driver.machine.is_some() {
+                return Err(failed("its last machine is not gone yet".to_owned()));
+            }
         }
         let image = self.driver.image.clone().ok_or_else(|| failed("it has no image".to_owned()))?;
         let started = std::time::Instant::now();
         let (images, id) = (Arc::clone(&self.driver.images), self.driver.id.clone());
         let inner = self.driver.inner.upgrade().ok_or(AccessError::ShuttingDown)?;
-        let _slots = Slots::take_to_wake(&inner, &self.driver.record)?;
+        let slots = Slots::take_to_wake(&inner, &self.driver.record)?;
         images.admit_memory(TYPICAL_MIB).map_err(|free_mib| AccessError::Capacity { free_mib })?;
         journal::reached("wake.begun");
         let failure = |error: RestoreError| failed(chain(&error));
@@ -238,6 +241,7 @@ impl Running {
         self.usage.cut_off.store(false, Ordering::Release);
         // Counted by its machine from now on, and not by its slot.
         self.publish();
+        drop(slots);
         self.tell(&Happening::Woken).await;
         tokio::spawn(async move { images.discard(&image.id).await });
         Ok(())

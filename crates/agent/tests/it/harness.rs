@@ -17,6 +17,8 @@ use tokio::{net::unix::pipe, time};
 
 /// Bounds a hang; says nothing about speed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// How long the reader of a dropped client may go on.
+const READER_ENDS: Duration = Duration::from_millis(200);
 const CAP: usize = 64 * 1024 * 1024;
 
 /// An agent and the FIFOs to it, which the test holds open so that a connection may come and go.
@@ -68,6 +70,8 @@ impl Sandbox {
     pub(crate) async fn connect(&self) -> AgentClient {
         let path = |name| self.directory.path().join(name);
         let deadline = Instant::now() + PATIENCE;
+        // What reads for a client that was dropped ends when its task is told, and takes bytes of this connection until then.
+        time::sleep(READER_ENDS).await;
         loop {
             let to_agent = pipe::OpenOptions::new().open_sender(path("down")).unwrap();
             let from_agent = pipe::OpenOptions::new().open_receiver(path("up")).unwrap();

@@ -238,7 +238,7 @@ def test_quota_and_the_end_of_a_capture(make_server: Callable[..., Server]):
     children = parent.fork(count=2)
     (capture,) = snapshots(api)
     assert capture["kind"] == "fork" and capture["sandbox_id"] == parent.id and capture["expires_at"]
-    assert api.get("/quotas").json()["sandboxes"] == {"used": 3, "max": 3}
+    assert api.get("/quotas").json()["running"] == {"used": 3, "max": 3}
     assert api.get("/quotas").json()["snapshots"]["used"] == 0, "a fork is no snapshot of the workspace"
     wait_until(lambda: snapshots(api) == [], 30, "the end of the capture")
     for box in (parent, *children):

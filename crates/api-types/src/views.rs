@@ -201,7 +201,10 @@ pub struct Quota {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quotas {
     pub workspace: String,
+    /// Of the workspace, hibernated ones included.
     pub sandboxes: Quota,
+    /// Those of the workspace that have a machine; the maximum is that of the whole server.
+    pub running: Quota,
     /// Of running and paused sandboxes.
     pub memory_mb: Quota,
     pub snapshots: Quota,

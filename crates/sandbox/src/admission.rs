@@ -28,6 +28,8 @@ pub(crate) struct Pending {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Share {
     pub(crate) sandboxes: usize,
+    /// Those of them that have a machine.
+    pub(crate) running: usize,
     pub(crate) memory_mib: u64,
 }
 
@@ -47,14 +49,14 @@ impl Slots {
         count: usize,
         memory_mib: u64,
     ) -> Result<Self, CreateError> {
-        let share = Share { sandboxes: count, memory_mib: memory_mib.saturating_mul(count as u64) };
+        let share = Share { sandboxes: count, running: count, memory_mib: memory_mib.saturating_mul(count as u64) };
         let limit = inner.config.max_workspace_sandboxes;
         Self::take_share(inner, workspace, share, Some(limit))
     }
 
     /// Takes the place of a hibernated sandbox's machine.
     pub(crate) fn take_to_wake(inner: &Arc<Inner>, record: &SandboxRecord) -> Result<Self, AccessError> {
-        let share = Share { sandboxes: 1, memory_mib: record.memory_mb };
+        let share = Share { sandboxes: 1, running: 1, memory_mib: record.memory_mb };
         Self::take_share(inner, &record.workspace, share, None).map_err(|error| match error {
             CreateError::MemoryQuota { limit_mib } => AccessError::MemoryQuota { limit_mib },
             _ => AccessError::Quota { limit: inner.config.max_sandboxes },
@@ -112,7 +114,11 @@ impl Inner {
         self.entries(of_workspace).iter().fold(Share::default(), |share, entry| {
             let resident = matches!(entry.handle.lifecycle().status, SandboxStatus::Running | SandboxStatus::Paused);
             let memory = if resident { entry.record.memory_mb } else { 0 };
-            Share { sandboxes: share.sandboxes + 1, memory_mib: share.memory_mib + memory }
+            Share {
+                sandboxes: share.sandboxes + 1,
+                running: share.running + usize::from(entry.handle.state().machine.is_some()),
+                memory_mib: share.memory_mib + memory,
+            }
         })
     }
 }

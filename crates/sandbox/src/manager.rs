@@ -268,6 +268,7 @@ impl SandboxManager {
         let mib = |limit: Option<u64>| limit.map(|mib| mib.saturating_mul(1024 * 1024));
         Ok(Quotas {
             sandboxes: quota(share.sandboxes as u64, Some(config.max_workspace_sandboxes as u64)),
+            running: quota(share.running as u64, Some(config.max_sandboxes as u64)),
             memory_mb: quota(share.memory_mib, config.max_memory_mib),
             snapshots: quota(snapshots, Some(config.max_snapshots as u64)),
             disk_bytes: quota(bytes, mib(config.max_disk_mib)),
@@ -479,6 +480,7 @@ impl SandboxManager {
 #[derive(Clone, Copy, Debug)]
 pub struct Quotas {
     pub sandboxes: views::Quota,
+    pub running: views::Quota,
     pub memory_mb: views::Quota,
     pub snapshots: views::Quota,
     pub disk_bytes: views::Quota,

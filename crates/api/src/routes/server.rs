@@ -51,6 +51,7 @@ pub(super) async fn quotas(
     Ok(Json(views::Quotas {
         workspace: workspace.to_string(),
         sandboxes: used.sandboxes,
+        running: used.running,
         memory_mb: used.memory_mb,
         snapshots: used.snapshots,
         disk_bytes: used.disk_bytes,

@@ -12,6 +12,7 @@ import pytest
 import requests
 from pandastack import Sandbox
 
+from boxes import delete_snapshots
 from cells import Cell, Context
 from idle_proxy import IdleProxy
 from server import BAKED, BINARY, TEMPLATE, Api, Server, clean_environment
@@ -52,7 +53,16 @@ def server(make_server: Callable[..., Server]) -> Server:
     return make_server(pool_size=2)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
+def own_server(make_server: Callable[..., Server]) -> Iterator[Server]:
+    """For a module that looks at all that its server has: the module names it `server`, and `api` is of it as well."""
+    server = make_server()
+    yield server
+    delete_snapshots(server.api())
+    server.stop()
+
+
+@pytest.fixture(scope="module")
 def api(server: Server) -> Api:
     return server.api()
 

@@ -10,23 +10,15 @@ import pytest
 from pandastack import CodeContext, Sandbox
 from pandastack.explore import BranchOutcome, Candidate
 
-from boxes import Box, delete_snapshots, killed, listed, refused, snapshots
+from boxes import Box, killed, listed, refused, snapshots
 from cells import Context
 from leftovers import assert_consistent, assert_nothing_left
 from server import Api, Server, wait_until
 
 
 @pytest.fixture(scope="module")
-def server(make_server: Callable[..., Server]) -> Iterator[Server]:
-    server = make_server()
-    yield server
-    delete_snapshots(server.api())
-    server.stop()
-
-
-@pytest.fixture(scope="module")
-def api(server: Server) -> Api:
-    return server.api()
+def server(own_server: Server) -> Server:
+    return own_server
 
 
 @pytest.fixture

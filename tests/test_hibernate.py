@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pandastack import CodeContext
 
-from boxes import Box, flip_a_byte, image_file, killed, listed, refused
+from boxes import Box, delete_snapshots, flip_a_byte, image_file, killed, listed, refused
 from cells import Context
 from leftovers import assert_consistent, assert_nothing_left, everything, machine_ids, stored
 from server import Api, Server, wait_until
@@ -17,15 +17,8 @@ from work import Work
 
 
 @pytest.fixture(scope="module")
-def server(make_server: Callable[..., Server]) -> Iterator[Server]:
-    server = make_server()
-    yield server
-    server.stop()
-
-
-@pytest.fixture(scope="module")
-def api(server: Server) -> Api:
-    return server.api()
+def server(own_server: Server) -> Server:
+    return own_server
 
 
 @pytest.fixture
@@ -189,6 +182,8 @@ def test_deletion_leaves_nothing(server: Server):
     hibernate(box)
     box.kill()
     refused(box.get(), 404, says="killed")
+    # What other tests of this server forked from is kept for a while.
+    delete_snapshots(server.api())
     assert_nothing_left(server)
 
 

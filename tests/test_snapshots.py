@@ -16,16 +16,8 @@ from work import Work
 
 
 @pytest.fixture(scope="module")
-def server(make_server: Callable[..., Server]) -> Iterator[Server]:
-    server = make_server()
-    yield server
-    delete_snapshots(server.api())
-    server.stop()
-
-
-@pytest.fixture(scope="module")
-def api(server: Server) -> Api:
-    return server.api()
+def server(own_server: Server) -> Server:
+    return own_server
 
 
 @pytest.fixture
